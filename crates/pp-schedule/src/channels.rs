@@ -1,0 +1,69 @@
+//! The channels a placement needs: one per (source, destination, direction) with a message to carry.
+
+use crate::deps::Message;
+use crate::ids::{ChannelId, Direction, Stage};
+use crate::order::Extent;
+use crate::program::Channel;
+
+/// The channels of an extent, and which of them carries a message. Every rank computes the same map by itself.
+#[derive(Clone, Debug)]
+pub(crate) struct ChannelMap {
+    channels: Vec<Channel>,
+    /// By consuming stage; none where producer and consumer share a rank.
+    forward: Vec<Option<ChannelId>>,
+    backward: Vec<Option<ChannelId>>,
+}
+
+impl ChannelMap {
+    pub(crate) fn new(extent: Extent) -> Self {
+        let n_stages = extent.placement.n_stages();
+        let forward = (0..n_stages).map(|stage| channel_to(extent, Direction::Forward, Stage(stage)));
+        let forward: Vec<Option<Channel>> = forward.collect();
+        let backward = (0..n_stages).map(|stage| channel_to(extent, Direction::Backward, Stage(stage)));
+        let backward: Vec<Option<Channel>> = backward.collect();
+        let mut channels: Vec<Channel> = forward.iter().chain(&backward).copied().flatten().collect();
+        channels.sort_unstable_by_key(|channel| (channel.direction, channel.source, channel.destination));
+        channels.dedup();
+        let id = |channel: Option<Channel>| {
+            let channel = channel?;
+            let key = (channel.direction, channel.source, channel.destination);
+            let found = channels.binary_search_by_key(&key, |c| (c.direction, c.source, c.destination));
+            found.ok().map(|index| ChannelId(index as u32))
+        };
+        Self {
+            forward: forward.into_iter().map(id).collect(),
+            backward: backward.into_iter().map(id).collect(),
+            channels,
+        }
+    }
+
+    /// The channel a message goes over; `None` when it stays on its rank.
+    #[inline]
+    pub(crate) fn carrying(&self, message: Message) -> Option<ChannelId> {
+        let by_stage = match message.direction {
+            Direction::Forward => &self.forward,
+            Direction::Backward => &self.backward,
+        };
+        by_stage[message.stage.idx()]
+    }
+
+    pub(crate) fn channels(&self) -> &[Channel] {
+        &self.channels
+    }
+
+    pub(crate) fn into_channels(self) -> Vec<Channel> {
+        self.channels
+    }
+}
+
+/// The channel into `stage`; `None` where no message comes in or its producer is on the same rank.
+fn channel_to(extent: Extent, direction: Direction, stage: Stage) -> Option<Channel> {
+    let placement = extent.placement;
+    let made_by = match direction {
+        Direction::Forward => Stage(stage.0.checked_sub(1)?),
+        Direction::Backward if extent.forward_only || placement.is_last(stage) => return None,
+        Direction::Backward => Stage(stage.0 + 1),
+    };
+    let (source, destination) = (placement.rank_of(made_by), placement.rank_of(stage));
+    (source != destination).then_some(Channel { source, destination, direction })
+}

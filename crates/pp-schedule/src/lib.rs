@@ -1,0 +1,55 @@
+//! Pipeline-parallel schedules as data.
+//!
+//! The way through this crate is a line:
+//!
+//! [`ScheduleSpec`] (what was asked) → [`ScheduleConfig`] (only valid values) → [`Order`] (who computes what, in turn) →
+//! [`lower`] (a policy adds transfers and slots) → [`Program`] → [`verify()`] → [`VerifiedProgram`], which may run.
+//!
+//! Nothing here does I/O, spawns a thread or depends on a tensor library.
+//!
+//! ```
+//! use pp_schedule::{ScheduleConfig, ScheduleSpec, lower::lanes, verify};
+//!
+//! // Four ranks, two model chunks on each, eight microbatches: interleaved 1F1B.
+//! let config = ScheduleConfig::new(&ScheduleSpec::new(4, 2, 8))?;
+//! let verified = verify(lanes::lower(&config))?;
+//! let rank0 = &verified.program().ranks[0];
+//! assert!(rank0.steps().count() > 32);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
+mod certificate;
+mod channels;
+pub mod config;
+mod counts;
+pub mod deps;
+mod groups;
+mod ids;
+mod layout;
+pub mod lower;
+pub mod order;
+mod placement;
+pub mod program;
+mod receive;
+mod schedules;
+mod table;
+pub mod verify;
+mod work;
+
+pub use certificate::{Certificate, CertificateError, CertifiedProgram, Fingerprint};
+pub use config::{ConfigError, GPipeBackward, ScheduleConfig, ScheduleKind, ScheduleSpec};
+pub use counts::{Counts, CountsInput};
+pub use deps::Message;
+pub use groups::Groups;
+pub use ids::{ChannelId, Chunk, Direction, Microbatch, Rank, Stage};
+pub use layout::{LayerPartition, LayoutError};
+pub use order::{Extent, Order, OrderError};
+pub use placement::Placement;
+pub use program::{Action, Channel, Compute, Program, RankProgram, Role, Slot, SlotClass, Step, Transfer};
+pub use receive::receive_after;
+pub use schedules::rank_order;
+pub use table::ScheduleTable;
+pub use verify::{VerifiedProgram, VerifyError, verify};
+pub use work::{ParseWorkError, Work, WorkKind};

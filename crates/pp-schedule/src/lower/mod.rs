@@ -1,0 +1,4 @@
+//! Lowering: from an order to a program, by a policy that says how transfers are posted and waited for.
+
+pub mod lanes;
+mod slots;

@@ -1,0 +1,193 @@
+//! A compute order: what each rank computes, in turn, before anything is said about communication.
+
+use crate::config::ScheduleConfig;
+use crate::ids::{Rank, Stage};
+use crate::placement::Placement;
+use crate::schedules;
+use crate::work::{Work, WorkKind};
+
+/// What every order and program is over: stages on ranks, microbatches, and whether there are backwards.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Extent {
+    /// Which rank holds which stage.
+    pub placement: Placement,
+    /// Microbatches per step.
+    pub microbatches: u32,
+    /// Forwards only.
+    pub forward_only: bool,
+}
+
+impl From<&ScheduleConfig> for Extent {
+    fn from(config: &ScheduleConfig) -> Self {
+        Self { placement: config.placement(), microbatches: config.microbatches(), forward_only: config.forward_only() }
+    }
+}
+
+impl Extent {
+    /// Dense index of a stage and microbatch among those of the stage's rank.
+    #[inline]
+    pub(crate) fn local_idx(self, work: Work) -> usize {
+        self.placement.chunk_of(work.stage).idx() * self.microbatches as usize + work.microbatch.idx()
+    }
+
+    /// Pairs of stage and microbatch on one rank.
+    pub(crate) fn local_len(self) -> usize {
+        self.placement.n_chunks() as usize * self.microbatches as usize
+    }
+}
+
+/// The compute order of every rank.
+///
+/// ```
+/// use pp_schedule::{Order, ScheduleConfig, ScheduleSpec};
+/// let config = ScheduleConfig::new(&ScheduleSpec::new(2, 1, 3)).unwrap();
+/// let order = Order::generate(&config);
+/// let first: Vec<String> = order.rows()[0].iter().map(|work| work.to_string()).collect();
+/// assert_eq!(first.join(" "), "0F0 0F1 0B0 0F2 0B1 0B2");
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Order {
+    extent: Extent,
+    rows: Vec<Vec<Work>>,
+}
+
+impl Order {
+    /// The order that a configuration's generator makes.
+    pub fn generate(config: &ScheduleConfig) -> Self {
+        let rows = (0..config.pp()).map(|rank| schedules::rank_order(config, Rank(rank))).collect();
+        Self { extent: config.into(), rows }
+    }
+
+    /// An order made elsewhere.
+    ///
+    /// # Errors
+    /// [`OrderError`] unless every forward, and unless forward-only every backward (whole, or input then weight), of
+    /// every stage and microbatch stands exactly once, on the stage's rank.
+    pub fn new(extent: Extent, rows: Vec<Vec<Work>>) -> Result<Self, OrderError> {
+        let n_ranks = extent.placement.n_ranks() as usize;
+        if rows.len() != n_ranks {
+            return Err(OrderError::Ranks { given: rows.len(), expected: n_ranks });
+        }
+        for (rank, row) in rows.iter().enumerate() {
+            check_row(extent, Rank(rank as u32), row.iter().copied())?;
+        }
+        Ok(Self { extent, rows })
+    }
+
+    /// What it is over.
+    pub const fn extent(&self) -> Extent {
+        self.extent
+    }
+
+    /// The computations of each rank, in turn.
+    pub fn rows(&self) -> &[Vec<Work>] {
+        &self.rows
+    }
+}
+
+/// Coverage of one rank: every computation of its stages exactly once, and no other.
+pub(crate) fn check_row(extent: Extent, rank: Rank, row: impl Iterator<Item = Work>) -> Result<(), OrderError> {
+    let Extent { placement, microbatches, forward_only } = extent;
+    let mut seen = vec![0_u8; extent.local_len()];
+    for work in row {
+        let known = work.stage.0 < placement.n_stages() && work.microbatch.0 < microbatches;
+        if !known || (forward_only && work.kind != WorkKind::Forward) {
+            return Err(OrderError::Unknown { rank, work, n_stages: placement.n_stages(), microbatches, forward_only });
+        }
+        if placement.rank_of(work.stage) != rank {
+            return Err(OrderError::WrongRank { rank, work, owner: placement.rank_of(work.stage) });
+        }
+        let bit = 1 << work.kind as u8;
+        let seen = &mut seen[extent.local_idx(work)];
+        if *seen & bit != 0 {
+            return Err(OrderError::Twice { rank, work });
+        }
+        *seen |= bit;
+    }
+    for stage in placement.stages_of(rank) {
+        for microbatch in (0..microbatches).map(crate::ids::Microbatch) {
+            let any = Work { kind: WorkKind::Forward, stage, microbatch };
+            if let Some(fault) = fault_of(seen[extent.local_idx(any)], forward_only) {
+                return Err(OrderError::Incomplete { rank, stage, microbatch: microbatch.0, fault });
+            }
+        }
+    }
+    Ok(())
+}
+
+fn fault_of(seen: u8, forward_only: bool) -> Option<&'static str> {
+    const F: u8 = 1 << WorkKind::Forward as u8;
+    const B: u8 = 1 << WorkKind::Backward as u8;
+    const I: u8 = 1 << WorkKind::BackwardInput as u8;
+    const W: u8 = 1 << WorkKind::BackwardWeight as u8;
+    match seen {
+        _ if seen & F == 0 => Some("no forward (F)"),
+        F if forward_only => None,
+        bits if bits == F | B || bits == F | I | W => None,
+        F => Some("no backward: either B, or I and W"),
+        bits if bits & B != 0 => Some("both a full backward (B) and a part of one (I or W)"),
+        bits if bits & I != 0 => Some("an input gradient (I) without its weight gradient (W)"),
+        _ => Some("a weight gradient (W) without its input gradient (I)"),
+    }
+}
+
+/// Why an order does not cover a step.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum OrderError {
+    /// Not a row per rank.
+    #[error("{given} rows are given, but there are {expected} ranks: one row per rank")]
+    Ranks {
+        /// Rows given.
+        given: usize,
+        /// Ranks.
+        expected: usize,
+    },
+    /// A computation outside the extent.
+    #[error(
+        "rank {rank}: {work} is outside this step, which has stages 0..{n_stages} and microbatches 0..{microbatches}{}",
+        if *forward_only { ", forwards only" } else { "" }
+    )]
+    Unknown {
+        /// The rank.
+        rank: Rank,
+        /// The computation.
+        work: Work,
+        /// Stages there are.
+        n_stages: u32,
+        /// Microbatches there are.
+        microbatches: u32,
+        /// Whether there are forwards only.
+        forward_only: bool,
+    },
+    /// A computation on a rank that does not hold its stage.
+    #[error("rank {rank}: {work} stands here, but stage {} lives on rank {owner}", work.stage)]
+    WrongRank {
+        /// The rank it stands on.
+        rank: Rank,
+        /// The computation.
+        work: Work,
+        /// The rank that holds the stage.
+        owner: Rank,
+    },
+    /// A computation that stands more than once.
+    #[error("rank {rank}: {work} stands twice")]
+    Twice {
+        /// The rank.
+        rank: Rank,
+        /// The computation.
+        work: Work,
+    },
+    /// Something is missing or too much for one stage and microbatch.
+    #[error("rank {rank}: stage {stage}, microbatch {microbatch} has {fault}")]
+    Incomplete {
+        /// The rank.
+        rank: Rank,
+        /// The stage.
+        stage: Stage,
+        /// The microbatch.
+        microbatch: u32,
+        /// What is wrong.
+        fault: &'static str,
+    },
+}

@@ -1,0 +1,102 @@
+//! The gate: what a program must fulfil before it may run.
+//!
+//! [`verify`] checks the program of a whole step, for all ranks together:
+//! - *coverage*: every computation stands exactly once, on the rank that holds its stage ([`crate::order::OrderError`]);
+//! - *slots*: nothing is read before it is there, overwritten while it is needed, or left behind ([`SlotError`]);
+//! - *channels*: each carries the same messages, in the same order, at both ends ([`ChannelError`]);
+//! - *progress*: with channels that buffer nothing, every rank reaches its end ([`Deadlock`]).
+
+mod channels;
+mod progress;
+mod slots;
+
+pub use channels::ChannelError;
+pub use progress::{Blocked, Deadlock};
+pub use slots::SlotError;
+
+use crate::certificate::{Certificate, CertifiedProgram};
+use crate::ids::Rank;
+use crate::order::{OrderError, check_row};
+use crate::program::Program;
+
+/// Why a program may not run.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum VerifyError {
+    /// A computation is missing, doubled or in the wrong place.
+    #[error(transparent)]
+    Coverage(#[from] OrderError),
+    /// A slot is used out of turn.
+    #[error(transparent)]
+    Slots(#[from] SlotError),
+    /// The two ends of a channel disagree.
+    #[error(transparent)]
+    Channels(#[from] ChannelError),
+    /// Some ranks would wait forever.
+    #[error(transparent)]
+    Deadlock(#[from] Deadlock),
+}
+
+/// A program that was verified as a whole.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VerifiedProgram {
+    program: Program,
+}
+
+impl VerifiedProgram {
+    /// The program.
+    pub const fn program(&self) -> &Program {
+        &self.program
+    }
+
+    /// The program, no longer known to be verified.
+    pub fn into_program(self) -> Program {
+        self.program
+    }
+
+    /// The fingerprints by which a rank that built its own program can tell that it is part of this one.
+    pub fn certificate(&self) -> Certificate {
+        Certificate::of(&self.program)
+    }
+
+    /// The program of one rank, fit to be executed.
+    ///
+    /// # Panics
+    /// If there is no such rank.
+    pub fn certified(&self, rank: Rank) -> CertifiedProgram {
+        CertifiedProgram::trusted(self.program.ranks[rank.idx()].clone(), self.program.channels.clone())
+    }
+}
+
+/// Verifies the program of a whole step.
+///
+/// # Errors
+/// The first thing found wrong, naming rank, step and action.
+pub fn verify(program: Program) -> Result<VerifiedProgram, VerifyError> {
+    check(&program)?;
+    Ok(VerifiedProgram { program })
+}
+
+/// [`verify`] without taking the program.
+///
+/// # Errors
+/// As [`verify`].
+pub fn check(program: &Program) -> Result<(), VerifyError> {
+    let n_ranks = program.extent.placement.n_ranks() as usize;
+    if program.ranks.len() != n_ranks {
+        return Err(OrderError::Ranks { given: program.ranks.len(), expected: n_ranks }.into());
+    }
+    for (rank, rank_program) in program.ranks.iter().enumerate() {
+        let rank = Rank(rank as u32);
+        slots::check_references(program, rank)?;
+        let run = rank_program.steps().filter_map(|step| match step {
+            crate::program::Step::Compute(compute) => Some(compute.work),
+            _ => None,
+        });
+        check_row(program.extent, rank, run)?;
+        slots::check(program, rank)?;
+    }
+    let posted = channels::check(program)?;
+    progress::check(program, &posted)?;
+    Ok(())
+}
