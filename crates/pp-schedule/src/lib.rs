@@ -5,7 +5,8 @@
 //! [`ScheduleSpec`] (what was asked) → [`ScheduleConfig`] (only valid values) → [`Order`] (who computes what, in turn) →
 //! [`lower`] (a policy adds transfers and slots) → [`Program`] → [`verify()`] → [`VerifiedProgram`], which may run.
 //!
-//! Nothing here does I/O, spawns a thread or depends on a tensor library.
+//! Nothing here does I/O (but for the command line behind the feature `cli`), spawns a thread or depends on a tensor
+//! library.
 //!
 //! ```
 //! use pp_schedule::{ScheduleConfig, ScheduleSpec, lower::lanes, verify};
@@ -18,13 +19,15 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-#![cfg_attr(docsrs, feature(doc_cfg))]
-
 mod certificate;
 mod channels;
+#[cfg(feature = "cli")]
+pub mod cli;
 pub mod config;
 mod counts;
 pub mod deps;
+pub mod figures;
+pub mod format;
 mod groups;
 mod ids;
 mod layout;
@@ -34,6 +37,7 @@ mod placement;
 pub mod program;
 mod receive;
 mod schedules;
+pub mod simulate;
 mod table;
 pub mod verify;
 mod work;

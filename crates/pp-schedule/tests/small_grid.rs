@@ -32,7 +32,7 @@ fn check_ranks_alone(config: &ScheduleConfig, whole: &Program) {
 
 /// The rule of spec A5, written down once more.
 fn rule(pp: u32, group: u32, m: u32) -> bool {
-    pp <= group && group <= m && (m % group == 0 || m % group >= pp)
+    pp <= group && group <= m && (m.is_multiple_of(group) || m % group >= pp)
 }
 
 #[test]
@@ -155,4 +155,58 @@ fn steady_state_pairs_a_forward_with_a_backward() {
     assert_eq!(row(1), "1F0 1F1 3F0 3B0 3F1 3B1 1F2 1B0 1F3 1B1 3F2 3B2 3F3 3B3 1B2 1B3");
     let split = pp_schedule::rank_order(&config, Rank(0)).iter().any(|work| work.kind == WorkKind::BackwardInput);
     assert!(!split, "1F1B has whole backwards");
+}
+
+/// Every closed form against the built and simulated schedule.
+#[test]
+fn closed_forms_equal_what_is_built() {
+    use pp_schedule::simulate::{Costs, Timeline};
+    use pp_schedule::{Order, figures};
+    let mut with_bubbles_known = 0;
+    for config in valid_configs() {
+        let program = lanes::lower(&config);
+        for rank in (0..config.pp()).map(Rank) {
+            let slots = program.ranks[rank.idx()].n_slots(SlotClass::Saved);
+            assert_eq!(slots as u32, figures::peak_in_flight(&config, rank), "{config:?} rank {rank}");
+        }
+        let timeline = Timeline::new(&Order::generate(&config), Costs::UNIT).expect("runs");
+        if let Some(bubble) = figures::ideal_bubble(&config) {
+            assert!((timeline.bubble() - bubble).abs() < 1e-12, "{config:?}: {} {bubble}", timeline.bubble());
+            with_bubbles_known += 1;
+        }
+    }
+    assert!(with_bubbles_known > 300, "{with_bubbles_known}");
+}
+
+#[test]
+fn makespans_of_the_known_settings() {
+    use pp_schedule::Order;
+    use pp_schedule::simulate::{Costs, Timeline};
+    let makespan = |spec: ScheduleSpec| {
+        let config = ScheduleConfig::new(&spec).expect("valid");
+        let timeline = Timeline::new(&Order::generate(&config), Costs::UNIT).expect("runs");
+        timeline.makespan() as f64 / f64::from(spec.vp)
+    };
+    assert_eq!(makespan(ScheduleSpec::new(4, 1, 8)), 33.0);
+    assert_eq!(makespan(ScheduleSpec::new(4, 2, 8)), 28.5);
+    assert_eq!(makespan(ScheduleSpec::new(4, 4, 8)), 26.25);
+    assert_eq!(makespan(ScheduleSpec::new(8, 2, 16)), 58.5);
+    assert_eq!(makespan(ScheduleSpec { group_size: Some(3), ..ScheduleSpec::new(2, 2, 5) }), 16.5);
+    assert_eq!(makespan(ScheduleSpec { group_size: Some(5), ..ScheduleSpec::new(4, 2, 10) }), 34.5);
+}
+
+fn valid_configs() -> Vec<ScheduleConfig> {
+    let mut specs = Vec::new();
+    for (pp, vp, m) in (1..=5).flat_map(|pp| (1..=3).flat_map(move |vp| (1..=12).map(move |m| (pp, vp, m)))) {
+        let plain = ScheduleSpec::new(pp, vp, m);
+        specs.push(plain.clone());
+        specs.push(ScheduleSpec { schedule: Some(ScheduleKind::GPipe), ..plain.clone() });
+        specs.push(ScheduleSpec { allow_bubbles: true, ..plain.clone() });
+        specs.extend((1..=m).map(|group| ScheduleSpec {
+            schedule: Some(ScheduleKind::Interleaved),
+            group_size: Some(group),
+            ..plain.clone()
+        }));
+    }
+    specs.iter().filter_map(|spec| ScheduleConfig::new(spec).ok()).collect()
 }

@@ -1,0 +1,128 @@
+//! The command line: `pp-schedule`, also reached as `cargo xtask schedule`.
+
+mod show;
+
+use std::io::Write;
+
+use clap::{Args, Subcommand};
+
+use crate::config::{ConfigError, GPipeBackward, ScheduleConfig, ScheduleKind, ScheduleSpec};
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Draw a schedule in the terminal, with its figures
+    ///
+    /// Example: pp-schedule show --pp 4 --vp 2 --microbatches 8
+    Show(show::ShowArgs),
+}
+
+/// The flags that say which schedule is meant.
+#[derive(Clone, Debug, Args)]
+pub struct ScheduleArgs {
+    /// 1f1b, gpipe, interleaved or none [default: interleaved if --vp > 1, else 1f1b; none for one rank]
+    #[arg(long, value_name = "NAME")]
+    pub schedule: Option<ScheduleKind>,
+    /// Pipeline ranks
+    #[arg(long, visible_alias = "pipeline-model-parallel-size", default_value_t = 1)]
+    pub pp: u32,
+    /// Model chunks per rank
+    #[arg(long, visible_alias = "num-virtual-stages-per-pipeline-rank", default_value_t = 1)]
+    pub vp: u32,
+    /// Microbatches per step
+    #[arg(long, short = 'm', default_value_t = 8)]
+    pub microbatches: u32,
+    /// Microbatches a chunk runs in a row (interleaved only) [default: --pp]
+    #[arg(long, visible_alias = "microbatch-group-size-per-virtual-pipeline-stage")]
+    pub group_size: Option<u32>,
+    /// Run interleaved with any number of microbatches, at the price of bubbles
+    #[arg(long)]
+    pub allow_bubbles: bool,
+    /// Order of GPipe's backwards: reverse or ascending (gpipe only) [default: reverse]
+    #[arg(long, value_name = "ORDER")]
+    pub gpipe_backward: Option<GPipeBackward>,
+    /// Forwards only, as in validation
+    #[arg(long)]
+    pub forward_only: bool,
+}
+
+impl ScheduleArgs {
+    /// What the flags ask for.
+    pub const fn spec(&self) -> ScheduleSpec {
+        ScheduleSpec {
+            schedule: self.schedule,
+            pp: self.pp,
+            vp: self.vp,
+            microbatches: self.microbatches,
+            group_size: self.group_size,
+            allow_bubbles: self.allow_bubbles,
+            gpipe_backward: self.gpipe_backward,
+            forward_only: self.forward_only,
+        }
+    }
+}
+
+/// Why a command failed, and the exit code that says so.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CommandError {
+    /// What was asked for is no schedule (exit code 2).
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The program failed its verification (exit code 1).
+    #[error(transparent)]
+    Verify(#[from] crate::verify::VerifyError),
+    /// The order cannot run (exit code 1).
+    #[error(transparent)]
+    Stuck(#[from] crate::simulate::Stuck),
+    /// A rank was named that is not there (exit code 2).
+    #[error("--actions {rank}: there are ranks 0..{n_ranks}")]
+    NoSuchRank {
+        /// The rank named.
+        rank: u32,
+        /// Ranks there are.
+        n_ranks: u32,
+    },
+    /// Output could not be written (exit code 1).
+    #[error("cannot write the output: {0}")]
+    Output(#[from] std::io::Error),
+}
+
+impl CommandError {
+    /// The process's exit code: 2 for a bad request, 1 for a failure.
+    pub const fn exit_code(&self) -> u8 {
+        match self {
+            Self::Config(_) | Self::NoSuchRank { .. } => 2,
+            Self::Verify(_) | Self::Stuck(_) | Self::Output(_) => 1,
+        }
+    }
+}
+
+/// Runs a command, writing to `out`.
+///
+/// # Errors
+/// [`CommandError`], which knows its exit code.
+pub fn run(command: &Command, out: &mut dyn Write) -> Result<(), CommandError> {
+    match command {
+        Command::Show(args) => show::run(args, out),
+    }
+}
+
+/// Runs a command on standard output and gives the exit code; a reader that has left (`| head`) is no failure.
+pub fn run_to_stdout(command: &Command) -> u8 {
+    let mut out = std::io::stdout().lock();
+    match run(command, &mut out).and_then(|()| Ok(out.flush()?)) {
+        Ok(()) => 0,
+        Err(CommandError::Output(error)) if error.kind() == std::io::ErrorKind::BrokenPipe => 0,
+        Err(error) => {
+            eprintln!("error: {error}");
+            error.exit_code()
+        }
+    }
+}
+
+impl ScheduleArgs {
+    fn config(&self) -> Result<ScheduleConfig, ConfigError> {
+        ScheduleConfig::new(&self.spec())
+    }
+}

@@ -1,0 +1,3 @@
+//! Schedules for people to read.
+
+pub mod text;
