@@ -1,0 +1,209 @@
+//! What was typed. Nothing here is checked beyond its type; [`crate::TrainConfig`] does that.
+
+use std::path::PathBuf;
+
+use clap::Parser;
+
+const EXIT_CODES: &str = "\
+Exit codes:
+  0  trained (or, with --dry-run, everything is valid)
+  1  failed
+  2  bad arguments or configuration, found before anything started
+  3  a rank or its peer was lost, or did not answer within --timeout
+
+Several ranks are processes of their own; `cargo xtask launch --pp 2 ...` starts
+them. Each finds its place by --rank, --world-size and --rendezvous-file, or by
+PP_RANK, PP_WORLD_SIZE and PP_RENDEZVOUS_FILE. With PP_STDIN_GUARD=1 a rank
+exits with 3 as soon as its standard input is closed.";
+
+/// Trains a GPT on the bytes of a text, its layers cut over pipeline ranks.
+#[derive(Clone, Debug, Parser)]
+#[command(name = "pp-train", version, after_help = EXIT_CODES, allow_negative_numbers = true, args_override_self = true)]
+pub struct Args {
+    /// Schedule: 1f1b, gpipe, interleaved or none [default: by --pp and --vp]
+    #[arg(long, value_name = "NAME", help_heading = "Pipeline")]
+    pub schedule: Option<String>,
+
+    /// Pipeline ranks
+    #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Pipeline")]
+    #[arg(visible_alias = "pipeline-model-parallel-size")]
+    pub pp: u32,
+
+    /// Model chunks per rank
+    #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Pipeline")]
+    #[arg(visible_alias = "num-virtual-stages-per-pipeline-rank")]
+    pub vp: u32,
+
+    /// Microbatches that a chunk runs in a row, interleaved only [default: --pp]
+    #[arg(long, value_name = "N", help_heading = "Pipeline")]
+    #[arg(visible_alias = "microbatch-group-size-per-virtual-pipeline-stage")]
+    pub group_size: Option<u32>,
+
+    /// Interleaved with any number of microbatches, at the price of bubbles
+    #[arg(long, help_heading = "Pipeline")]
+    pub allow_bubbles: bool,
+
+    /// Order of GPipe's backwards: reverse or ascending [default: reverse]
+    #[arg(long, value_name = "ORDER", help_heading = "Pipeline")]
+    pub gpipe_backward: Option<String>,
+
+    /// Layers of each stage, such as 2,2,3,1 [default: as many on each]
+    #[arg(long, value_name = "COUNTS", value_delimiter = ',', help_heading = "Pipeline")]
+    pub layer_split: Option<Vec<u32>>,
+
+    /// Data-parallel replicas; only 1 works yet
+    #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Pipeline")]
+    #[arg(visible_alias = "data-parallel-size")]
+    pub dp: u32,
+
+    /// Tensor-parallel ranks; only 1 works yet
+    #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Pipeline")]
+    #[arg(visible_alias = "tensor-model-parallel-size")]
+    pub tp: u32,
+
+    /// Microbatches per step [default: 8, or --global-batch-size / --micro-batch-size]
+    #[arg(long, value_name = "N", help_heading = "Batch")]
+    pub microbatches: Option<u32>,
+
+    /// Sequences per step [default: --microbatches x --micro-batch-size]
+    #[arg(long, value_name = "N", help_heading = "Batch")]
+    pub global_batch_size: Option<u32>,
+
+    /// Sequences per microbatch
+    #[arg(long, value_name = "N", default_value_t = 4, help_heading = "Batch")]
+    pub micro_batch_size: u32,
+
+    /// Tokens per sequence
+    #[arg(long, value_name = "N", default_value_t = 64, help_heading = "Batch")]
+    pub seq_length: u32,
+
+    /// Elements of an activation at one position
+    #[arg(long, value_name = "N", default_value_t = 64, help_heading = "Model")]
+    pub hidden_size: u32,
+
+    /// Transformer layers
+    #[arg(long, value_name = "N", default_value_t = 8, help_heading = "Model")]
+    pub num_layers: u32,
+
+    /// Attention heads per layer
+    #[arg(long, value_name = "N", default_value_t = 4, help_heading = "Model")]
+    #[arg(visible_alias = "num-attention-heads")]
+    pub num_heads: u32,
+
+    /// The head uses the token embedding's weight (the default)
+    #[arg(long, overrides_with = "untie", help_heading = "Model")]
+    pub tied: bool,
+
+    /// The head has a weight of its own
+    #[arg(long, help_heading = "Model", visible_alias = "untie-embeddings-and-output-weights")]
+    pub untie: bool,
+
+    /// Text to train on; its bytes are the tokens, its last tenth is for validation
+    #[arg(long, value_name = "FILE", help_heading = "Data", visible_alias = "data-path")]
+    pub data: Option<PathBuf>,
+
+    /// Train on a synthetic text
+    #[arg(long, help_heading = "Data")]
+    pub mock_data: bool,
+
+    /// Training steps
+    #[arg(long, value_name = "N", default_value_t = 320, help_heading = "Training")]
+    pub train_iters: u32,
+
+    /// Steps between validations [default: only after the last]
+    #[arg(long, value_name = "N", help_heading = "Training")]
+    pub eval_interval: Option<u32>,
+
+    /// The most steps of one validation
+    #[arg(long, value_name = "N", default_value_t = 32, help_heading = "Training")]
+    pub eval_iters: u32,
+
+    /// Seed of the initial weights, the batches and the synthetic text
+    #[arg(long, value_name = "N", default_value_t = 1234, help_heading = "Training")]
+    pub seed: u64,
+
+    /// Highest learning rate, after the warmup
+    #[arg(long, value_name = "RATE", default_value_t = 6e-3, allow_hyphen_values = true, help_heading = "Training")]
+    pub lr: f64,
+
+    /// Learning rate of the last step [default: a tenth of --lr]
+    #[arg(long, value_name = "RATE", allow_hyphen_values = true, help_heading = "Training")]
+    pub min_lr: Option<f64>,
+
+    /// Steps of linear warmup [default: a tenth of --train-iters]
+    #[arg(long, value_name = "N", help_heading = "Training")]
+    pub lr_warmup_iters: Option<u32>,
+
+    /// Weight decay of the matrices (norms and biases have none)
+    #[arg(long, value_name = "DECAY", default_value_t = 0.1, allow_hyphen_values = true, help_heading = "Training")]
+    pub weight_decay: f64,
+
+    /// Decay of AdamW's first moment
+    #[arg(long, value_name = "BETA", default_value_t = 0.9, allow_hyphen_values = true, help_heading = "Training")]
+    pub adam_beta1: f64,
+
+    /// Decay of AdamW's second moment
+    #[arg(long, value_name = "BETA", default_value_t = 0.95, allow_hyphen_values = true, help_heading = "Training")]
+    pub adam_beta2: f64,
+
+    /// Added to the root of AdamW's second moment
+    #[arg(long, value_name = "EPS", default_value_t = 1e-8, allow_hyphen_values = true, help_heading = "Training")]
+    pub adam_eps: f64,
+
+    /// Largest norm of the whole gradient; 0 does not clip
+    #[arg(long, value_name = "NORM", default_value_t = 1.0, allow_hyphen_values = true, help_heading = "Training")]
+    pub clip_grad: f64,
+
+    /// Device: cpu or cuda
+    #[arg(long, value_name = "NAME", default_value = "cpu", help_heading = "Machine")]
+    pub device: String,
+
+    /// Kernel threads of this rank [default: cores / ranks]
+    #[arg(long, value_name = "N", help_heading = "Machine")]
+    pub threads: Option<u32>,
+
+    /// The longest wait for another rank
+    #[arg(long, value_name = "SECONDS", default_value_t = 60.0, allow_hyphen_values = true, help_heading = "Machine")]
+    pub timeout: f64,
+
+    /// Write a JSON line per step
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    pub metrics: Option<PathBuf>,
+
+    /// Check everything, print configuration and tables, start nothing
+    #[arg(long, help_heading = "Output")]
+    pub dry_run: bool,
+
+    /// This process's rank
+    #[arg(long, value_name = "N", env = "PP_RANK", hide_env_values = true, help_heading = "World")]
+    pub rank: Option<u32>,
+
+    /// Number of ranks
+    #[arg(long, value_name = "N", env = "PP_WORLD_SIZE", hide_env_values = true, help_heading = "World")]
+    pub world_size: Option<u32>,
+
+    /// File through which rank 0 tells the others its address
+    #[arg(long, value_name = "FILE", env = "PP_RENDEZVOUS_FILE", hide_env_values = true, help_heading = "World")]
+    pub rendezvous_file: Option<PathBuf>,
+}
+
+impl Args {
+    /// The arguments of a command line given as words, without the program's name.
+    ///
+    /// # Errors
+    /// Clap's, for words that are no arguments of ours.
+    pub fn from_words<'a>(words: impl IntoIterator<Item = &'a str>) -> Result<Self, clap::Error> {
+        Self::try_parse_from(std::iter::once("pp-train").chain(words))
+    }
+}
+
+/// Clap's error as one line, without its `error: ` and its hints on usage.
+pub fn one_line(error: &clap::Error) -> String {
+    let text = error.to_string();
+    let told = text.split("\n\nUsage:").next().unwrap_or_default();
+    let told = told.split("\n\nFor more information").next().unwrap_or_default();
+    let told = told.replace("\n\n  tip: ", "; ");
+    let words: Vec<&str> = told.split_whitespace().collect();
+    let line = words.join(" ");
+    line.strip_prefix("error: ").unwrap_or(&line).to_owned()
+}

@@ -1,0 +1,330 @@
+//! What was validated: a [`TrainConfig`] can only be a run that makes sense.
+
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+
+use pp_model::{GptConfig, GptOptions};
+use pp_schedule::{GPipeBackward, LayerPartition, ScheduleConfig, ScheduleKind, ScheduleSpec};
+
+use crate::args::Args;
+use crate::lr::LrSchedule;
+use crate::world::Place;
+
+/// The number of tokens: bytes.
+pub const VOCAB: usize = 256;
+
+const DEFAULT_MICROBATCHES: u32 = 8;
+const MAX_SIZE: u32 = 1 << 16;
+const MAX_THREADS: u32 = 1024;
+const MAX_TIMEOUT: f64 = 1e6;
+
+/// Arguments that make no run: flag, value, rule and the nearest that works, in one line.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Invalid(pub String);
+
+macro_rules! refuse {
+    ($($message:tt)*) => { return Err(Invalid(format!($($message)*))) };
+}
+pub(crate) use refuse;
+
+macro_rules! invalid_from {
+    ($($error:ty),*) => { $(impl From<$error> for Invalid {
+        fn from(error: $error) -> Self {
+            Self(error.to_string())
+        }
+    })* };
+}
+invalid_from!(pp_schedule::ConfigError, pp_schedule::LayoutError, pp_model::ConfigError);
+
+/// Where the text comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TextSource {
+    /// The bytes of a file.
+    File(PathBuf),
+    /// A synthetic text.
+    Mock,
+}
+
+/// The optimizer's constants.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct AdamOptions {
+    /// Decay of the first moment.
+    pub beta1: f64,
+    /// Decay of the second moment.
+    pub beta2: f64,
+    /// Added to the root of the second moment.
+    pub eps: f64,
+    /// Decay of matrices.
+    pub weight_decay: f64,
+}
+
+/// A run that can be started. [`TrainConfig::new`] is the only way to one.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TrainConfig {
+    pub(crate) place: Place,
+    pub(crate) schedule: ScheduleConfig,
+    pub(crate) layers: LayerPartition,
+    pub(crate) model: GptConfig,
+    pub(crate) micro_batch_size: usize,
+    pub(crate) source: TextSource,
+    pub(crate) train_iters: u32,
+    pub(crate) eval_interval: Option<u32>,
+    pub(crate) eval_iters: u32,
+    pub(crate) seed: u64,
+    pub(crate) lr: LrSchedule,
+    pub(crate) adam: AdamOptions,
+    pub(crate) clip: Option<f64>,
+    pub(crate) threads: usize,
+    pub(crate) timeout: Duration,
+    pub(crate) metrics: Option<PathBuf>,
+    pub(crate) dry_run: bool,
+}
+
+impl TrainConfig {
+    /// Checks what was typed.
+    ///
+    /// # Errors
+    /// [`Invalid`], for the first thing that makes no run.
+    pub fn new(args: &Args) -> Result<Self, Invalid> {
+        check_sizes(args)?;
+        check_not_there_yet(args)?;
+        let spec = ScheduleSpec {
+            schedule: args.schedule.as_deref().map(ScheduleKind::from_str).transpose()?,
+            pp: args.pp,
+            vp: args.vp,
+            microbatches: microbatches(args)?,
+            group_size: args.group_size,
+            allow_bubbles: args.allow_bubbles,
+            gpipe_backward: args.gpipe_backward.as_deref().map(GPipeBackward::from_str).transpose()?,
+            forward_only: false,
+        };
+        let schedule = schedule(args, &spec)?;
+        let model = GptConfig::new(GptOptions {
+            vocab: VOCAB,
+            seq_len: args.seq_length as usize,
+            hidden: args.hidden_size as usize,
+            n_layers: args.num_layers as usize,
+            n_heads: args.num_heads as usize,
+            tied: !args.untie,
+            ..GptOptions::default()
+        })?;
+        let layers = match &args.layer_split {
+            None => LayerPartition::even(args.num_layers, schedule.placement())?,
+            Some(counts) => LayerPartition::from_counts(counts, args.num_layers, schedule.placement())?,
+        };
+        let place = Place::new(args)?;
+        Ok(Self {
+            schedule,
+            layers,
+            model,
+            micro_batch_size: args.micro_batch_size as usize,
+            source: source(args)?,
+            train_iters: args.train_iters,
+            eval_interval: args.eval_interval,
+            eval_iters: args.eval_iters,
+            seed: args.seed,
+            lr: lr(args)?,
+            adam: adam(args)?,
+            clip: clip(args)?,
+            threads: threads(args)?,
+            timeout: timeout(args)?,
+            metrics: args.metrics.clone(),
+            dry_run: args.dry_run,
+            place,
+        })
+    }
+
+    /// Sequences of one step.
+    pub fn global_batch_size(&self) -> usize {
+        self.micro_batch_size * self.schedule.microbatches() as usize
+    }
+
+    /// Tokens of one step.
+    pub fn tokens_per_step(&self) -> usize {
+        self.global_batch_size() * self.model.seq_len()
+    }
+
+    /// The schedule of a training step.
+    pub fn schedule(&self) -> &ScheduleConfig {
+        &self.schedule
+    }
+
+    /// Whether everything is to be checked and nothing started.
+    pub fn dry_run(&self) -> bool {
+        self.dry_run
+    }
+
+    /// Threads for the kernels of this rank.
+    pub fn threads(&self) -> usize {
+        self.threads
+    }
+
+    /// Everything that decides what is trained, as text, and nothing about this process.
+    pub(crate) fn what_is_trained(&self) -> String {
+        let model = (&self.schedule, &self.layers, &self.model, self.micro_batch_size);
+        let steps = (self.train_iters, self.eval_interval, self.eval_iters, self.seed, self.lr, self.adam, self.clip);
+        format!("{model:?} {steps:?}")
+    }
+
+    /// Whether `iteration`, 0-based, is followed by a validation before the last one.
+    pub(crate) fn validates_after(&self, iteration: u32) -> bool {
+        let done = iteration + 1;
+        done < self.train_iters && self.eval_interval.is_some_and(|interval| done.is_multiple_of(interval))
+    }
+}
+
+fn check_sizes(args: &Args) -> Result<(), Invalid> {
+    let sizes = [
+        ("--micro-batch-size", Some(args.micro_batch_size)),
+        ("--global-batch-size", args.global_batch_size),
+        ("--seq-length", Some(args.seq_length)),
+        ("--hidden-size", Some(args.hidden_size)),
+        ("--num-layers", Some(args.num_layers)),
+        ("--num-heads", Some(args.num_heads)),
+        ("--dp", Some(args.dp)),
+        ("--tp", Some(args.tp)),
+    ];
+    let counts = [
+        ("--train-iters", Some(args.train_iters)),
+        ("--eval-interval", args.eval_interval),
+        ("--eval-iters", Some(args.eval_iters)),
+        ("--threads", args.threads),
+        ("--world-size", args.world_size),
+    ];
+    for (flag, size) in sizes.into_iter().chain(counts) {
+        if size == Some(0) {
+            refuse!("{flag} is 0, but must be at least 1");
+        }
+    }
+    for (flag, size) in sizes {
+        if let Some(size) = size.filter(|&size| size > MAX_SIZE) {
+            refuse!("{flag} {size} is too large, at most {MAX_SIZE}");
+        }
+    }
+    Ok(())
+}
+
+fn check_not_there_yet(args: &Args) -> Result<(), Invalid> {
+    for (flag, size) in [("--dp", args.dp), ("--tp", args.tp)] {
+        if size != 1 {
+            refuse!("{flag} {size} does not work yet, only pipelines do; use {flag} 1");
+        }
+    }
+    match args.device.to_ascii_lowercase().as_str() {
+        "cpu" => Ok(()),
+        "cuda" => refuse!("--device cuda: this build has no CUDA; use --device cpu"),
+        _ => refuse!("unknown device `{}` (--device); known: cpu, cuda", args.device),
+    }
+}
+
+/// Microbatches per step, by whichever of the two flags is given.
+fn microbatches(args: &Args) -> Result<u32, Invalid> {
+    let micro = args.micro_batch_size;
+    let Some(global) = args.global_batch_size else {
+        return Ok(args.microbatches.unwrap_or(DEFAULT_MICROBATCHES));
+    };
+    if !global.is_multiple_of(micro) {
+        let below = global / micro * micro;
+        let above = below + micro;
+        let nearest = if below == 0 { above.to_string() } else { format!("{below} or {above}") };
+        refuse!(
+            "--global-batch-size {global} is not divisible by --micro-batch-size {micro}; nearest that works: \
+             --global-batch-size {nearest}, or --micro-batch-size {}",
+            nearest_divisor(global, micro)
+        );
+    }
+    let microbatches = global / micro;
+    if let Some(given) = args.microbatches.filter(|&given| given != microbatches) {
+        refuse!(
+            "--microbatches {given} disagrees with --global-batch-size {global}, which is {microbatches} microbatches \
+             of --micro-batch-size {micro}; leave one of them out, or use --global-batch-size {}",
+            u64::from(given) * u64::from(micro)
+        );
+    }
+    Ok(microbatches)
+}
+
+/// The divisor of `value` nearest to `wanted`, the smaller of two equally near.
+fn nearest_divisor(value: u32, wanted: u32) -> u32 {
+    (1..=value).filter(|&by| value.is_multiple_of(by)).min_by_key(|&by| (by.abs_diff(wanted), by)).unwrap_or(1)
+}
+
+fn schedule(args: &Args, spec: &ScheduleSpec) -> Result<ScheduleConfig, Invalid> {
+    ScheduleConfig::new(spec).map_err(|error| match args.global_batch_size {
+        Some(global) => Invalid(format!(
+            "--global-batch-size {global} is {} microbatches of --micro-batch-size {}: {error}",
+            spec.microbatches, args.micro_batch_size
+        )),
+        None => error.into(),
+    })
+}
+
+fn source(args: &Args) -> Result<TextSource, Invalid> {
+    match (&args.data, args.mock_data) {
+        (Some(path), false) => Ok(TextSource::File(path.clone())),
+        (None, true) => Ok(TextSource::Mock),
+        (Some(path), true) => {
+            refuse!("--data {} and --mock-data are both given; leave one of them out", path.display())
+        }
+        (None, false) => refuse!("no text to train on; give --data FILE, or --mock-data for a synthetic one"),
+    }
+}
+
+fn lr(args: &Args) -> Result<LrSchedule, Invalid> {
+    let (peak, total) = (args.lr, args.train_iters);
+    if !(peak.is_finite() && peak >= 0.0) {
+        refuse!("--lr {peak} is no learning rate; it must be a finite number of at least 0, such as 6e-3");
+    }
+    let min = args.min_lr.unwrap_or(peak / 10.0);
+    if !(min.is_finite() && (0.0..=peak).contains(&min)) {
+        refuse!("--min-lr {min} is not within 0 and --lr {peak}; nearest that works: {}", min.max(0.0).min(peak));
+    }
+    let warmup = args.lr_warmup_iters.unwrap_or(total / 10);
+    if warmup > total {
+        refuse!("--lr-warmup-iters {warmup} is more than --train-iters {total}; nearest that works: {total}");
+    }
+    Ok(LrSchedule { peak, min, warmup, total })
+}
+
+fn adam(args: &Args) -> Result<AdamOptions, Invalid> {
+    for (flag, beta, usual) in [("--adam-beta1", args.adam_beta1, 0.9), ("--adam-beta2", args.adam_beta2, 0.95)] {
+        if !(0.0..1.0).contains(&beta) {
+            refuse!("{flag} {beta} is not at least 0 and below 1; usual is {usual}");
+        }
+    }
+    let (eps, weight_decay) = (args.adam_eps, args.weight_decay);
+    if !(eps.is_finite() && eps > 0.0) {
+        refuse!("--adam-eps {eps} is not a positive number; usual is 1e-8");
+    }
+    if !(weight_decay.is_finite() && weight_decay >= 0.0) {
+        refuse!("--weight-decay {weight_decay} is not a finite number of at least 0; usual is 0.1");
+    }
+    Ok(AdamOptions { beta1: args.adam_beta1, beta2: args.adam_beta2, eps, weight_decay })
+}
+
+fn clip(args: &Args) -> Result<Option<f64>, Invalid> {
+    let clip = args.clip_grad;
+    if !(clip.is_finite() && clip >= 0.0) {
+        refuse!("--clip-grad {clip} is not a finite number of at least 0; usual is 1, and 0 does not clip");
+    }
+    Ok((clip > 0.0).then_some(clip))
+}
+
+/// Threads of this rank; the ranks are taken to share one machine.
+fn threads(args: &Args) -> Result<usize, Invalid> {
+    if let Some(threads) = args.threads.filter(|&threads| threads > MAX_THREADS) {
+        refuse!("--threads {threads} is too many, at most {MAX_THREADS}");
+    }
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    Ok(args.threads.map_or((cores / args.pp as usize).max(1), |threads| threads as usize))
+}
+
+fn timeout(args: &Args) -> Result<Duration, Invalid> {
+    let seconds = args.timeout;
+    if !(seconds > 0.0 && seconds <= MAX_TIMEOUT) {
+        refuse!("--timeout {seconds} is not a positive number of seconds of at most {MAX_TIMEOUT}; usual is 60");
+    }
+    Ok(Duration::from_secs_f64(seconds))
+}

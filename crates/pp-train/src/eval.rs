@@ -1,0 +1,21 @@
+//! Validation: a forward-only program, run by all ranks over the validation split.
+
+use anyhow::{Result, ensure};
+
+use crate::sync;
+use crate::trainer::{Pass, Trainer};
+
+/// The mean loss over the validation split, or as much of it as the configuration says.
+pub(crate) fn validate(trainer: &mut Trainer<'_>) -> Result<f64> {
+    let (mut sum, mut count) = (0.0, 0);
+    for step in 0..trainer.text.n_validation_steps(trainer.config) {
+        let batch = trainer.text.validation_batch(trainer.config, step);
+        trainer.run(Pass::Validation, batch)?;
+        let loss = trainer.stage.take_loss();
+        sum += loss.sum;
+        count += loss.count;
+    }
+    let (sum, count) = sync::loss(&mut trainer.member.control, sum, count)?;
+    ensure!(count > 0, "no token was validated on");
+    Ok(sum / count as f64)
+}

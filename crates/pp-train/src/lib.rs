@@ -1,0 +1,46 @@
+//! The pipeline-parallel GPT trainer behind the binary `pp-train`.
+//!
+//! | room | what is in it |
+//! |---|---|
+//! | [`args`] | what was typed |
+//! | `config`, `lr`, `world` | what was validated: [`TrainConfig`], its learning rates, this process's [`Place`] |
+//! | `data` | [`Text`]: bytes as tokens, training windows, validation windows |
+//! | `programs` | [`Programs`] of training and validation, and that they are part of what was [proved](prove) |
+//! | `optimizer`, `sync` | AdamW; what ranks tell each other after a step's backwards |
+//! | `trainer` | a rank at work; `step` and `eval` are what it does |
+//! | `train` | [`train()`]: the whole run on one rank; `report`: what rank 0 tells of it |
+//! | `run` | [`run()`]: from a configuration to the end, rendezvous included |
+//!
+//! # Invariants
+//!
+//! * Bad input is found before any rank starts: a [`TrainConfig`] and a [`Text`] that exist can be trained on.
+//! * A batch follows from the seed, the iteration and the place of a sequence in the step, never from how either the step or the model is cut.
+//! * Ranks exchange parts, never running sums, and add them in canonical order: loss, gradient norm and weights have the same
+//!   bits for every (pp, vp), thread count and schedule whose backwards ascend.
+//! * Every wait ends: by its answer, by `--timeout`, or by the loss of a rank.
+
+pub mod args;
+mod config;
+mod data;
+mod eval;
+mod failure;
+mod lr;
+mod optimizer;
+mod programs;
+mod report;
+mod run;
+mod step;
+mod sync;
+mod train;
+mod trainer;
+mod world;
+
+pub use config::{AdamOptions, Invalid, TextSource, TrainConfig, VOCAB};
+pub use data::Text;
+pub use failure::Failure;
+pub use lr::LrSchedule;
+pub use programs::{OwnPrograms, Programs, prove};
+pub use report::{FinalRecord, IterationRecord, Report, ValidationRecord};
+pub use run::run;
+pub use train::{Outcome, RankFigures, train};
+pub use world::Place;

@@ -1,0 +1,79 @@
+//! The trainer's command line: arguments, exit codes, one clear last line when something fails.
+
+use std::io::Read;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use clap::Parser;
+use pp_train::args::{Args, one_line};
+use pp_train::{Failure, TrainConfig, run};
+
+const FAILED: u8 = 1;
+const INVALID: u8 = 2;
+const LOST: u8 = 3;
+
+fn main() -> ExitCode {
+    end_on_panic();
+    if std::env::var("PP_STDIN_GUARD").is_ok_and(|guard| guard == "1") {
+        end_with_stdin();
+    }
+    let args = match Args::try_parse() {
+        Ok(args) => args,
+        Err(error) if !error.use_stderr() => {
+            let _ = error.print();
+            return ExitCode::SUCCESS;
+        }
+        Err(error) => return fail(INVALID, &one_line(&error)),
+    };
+    match start(&args) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => fail(code_of(&error), &format!("{error:#}")),
+    }
+}
+
+fn start(args: &Args) -> Result<()> {
+    let config = TrainConfig::new(args)?;
+    if !config.dry_run() {
+        rayon::ThreadPoolBuilder::new()
+            .num_threads(config.threads())
+            .build_global()
+            .with_context(|| format!("cannot start --threads {}", config.threads()))?;
+    }
+    run(&config)
+}
+
+fn code_of(error: &anyhow::Error) -> u8 {
+    match Failure::of(error) {
+        Failure::Lost => LOST,
+        Failure::Invalid => INVALID,
+        Failure::Other => FAILED,
+    }
+}
+
+/// The last line on standard error, whatever is in the message.
+fn fail(code: u8, message: &str) -> ExitCode {
+    let line: Vec<&str> = message.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    eprintln!("error: {}", line.join(" "));
+    ExitCode::from(code)
+}
+
+/// A panic on any thread ends the process: half a rank would leave the others waiting.
+fn end_on_panic() {
+    std::panic::set_hook(Box::new(|panic| {
+        let text = panic.to_string();
+        let words: Vec<&str> = text.split_whitespace().collect();
+        eprintln!("error: internal fault: {}", words.join(" "));
+        std::process::exit(i32::from(FAILED));
+    }));
+}
+
+/// The launcher holds the other end of standard input: when it closes, the launcher is gone and so is the reason to run.
+fn end_with_stdin() {
+    std::thread::spawn(|| {
+        let mut ignored = [0; 256];
+        let mut stdin = std::io::stdin().lock();
+        while stdin.read(&mut ignored).is_ok_and(|n| n > 0) {}
+        eprintln!("error: standard input is closed (PP_STDIN_GUARD): the launcher is gone");
+        std::process::exit(i32::from(LOST));
+    });
+}

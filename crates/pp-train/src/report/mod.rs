@@ -1,0 +1,185 @@
+//! What rank 0 tells: tables before the first step, lines or a bar during, a summary after, and the metrics file.
+
+mod metrics;
+mod tables;
+
+use std::io::{IsTerminal, Write};
+
+use anyhow::{Context, Result};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use crate::config::{Invalid, TrainConfig};
+use crate::train::Outcome;
+use crate::world::Place;
+
+pub(crate) use metrics::Metrics;
+pub use metrics::{FinalRecord, IterationRecord, ValidationRecord};
+pub(crate) use tables::before;
+
+/// Where progress goes.
+#[derive(Debug)]
+enum Progress {
+    /// Nowhere.
+    Silent,
+    /// A line per step.
+    Lines,
+    /// A bar on a terminal.
+    Bar(ProgressBar),
+}
+
+/// Tells how the run goes.
+#[derive(Debug)]
+pub struct Report {
+    progress: Progress,
+    metrics: Option<Metrics>,
+    n_iterations: u32,
+    unigram_entropy: f64,
+}
+
+impl Report {
+    /// Tells nobody.
+    pub fn silent() -> Self {
+        Self { progress: Progress::Silent, metrics: None, n_iterations: 0, unigram_entropy: 0.0 }
+    }
+
+    /// Tells the metrics file, and standard output: a bar where that is a terminal of this process alone, else lines.
+    ///
+    /// # Errors
+    /// [`Invalid`] when the metrics file cannot be written.
+    pub fn new(config: &TrainConfig, unigram_entropy: f64) -> Result<Self, Invalid> {
+        if config.place.rank() != 0 {
+            return Ok(Self::silent());
+        }
+        let metrics = config.metrics.as_deref().map(Metrics::create).transpose()?;
+        let alone = config.place == Place::Alone;
+        let progress = if alone && std::io::stdout().is_terminal() { bar(config.train_iters) } else { Progress::Lines };
+        Ok(Self { progress, metrics, n_iterations: config.train_iters, unigram_entropy })
+    }
+
+    /// A training step is done.
+    pub(crate) fn iteration(&mut self, record: &IterationRecord) -> Result<()> {
+        if let Some(metrics) = &mut self.metrics {
+            metrics.write(record)?;
+        }
+        let line = iteration_line(record, self.n_iterations);
+        match &self.progress {
+            Progress::Silent => Ok(()),
+            Progress::Lines => say(&line),
+            Progress::Bar(bar) => {
+                bar.set_message(figures(record));
+                bar.inc(1);
+                Ok(())
+            }
+        }
+    }
+
+    /// A validation is done.
+    pub(crate) fn validation(&mut self, record: &ValidationRecord) -> Result<()> {
+        if let Some(metrics) = &mut self.metrics {
+            metrics.write(record)?;
+        }
+        let ValidationRecord { iteration, validation_loss } = *record;
+        let line = format!(
+            "validation after {iteration}/{} | loss {validation_loss:.4} | unigram entropy {:.4}",
+            self.n_iterations, self.unigram_entropy
+        );
+        match &self.progress {
+            Progress::Silent => Ok(()),
+            Progress::Lines => say(&line),
+            Progress::Bar(bar) => {
+                bar.println(line);
+                Ok(())
+            }
+        }
+    }
+
+    /// The run is done.
+    pub(crate) fn end(&mut self, outcome: &Outcome) -> Result<()> {
+        if let Some(metrics) = &mut self.metrics {
+            metrics.write(&FinalRecord {
+                r#final: true,
+                validation_loss: outcome.validation_loss,
+                unigram_entropy: outcome.unigram_entropy,
+                tokens_per_s: outcome.median_tokens_per_s(),
+                weights_fingerprint: format!("{:032x}", outcome.weights_fingerprint),
+                peak_rss_mib: outcome.ranks.iter().map(|rank| rank.peak_rss_mib).collect(),
+            })?;
+        }
+        match &self.progress {
+            Progress::Silent => return Ok(()),
+            Progress::Lines => {}
+            Progress::Bar(bar) => bar.finish(),
+        }
+        say(&summary(outcome))
+    }
+}
+
+fn bar(n_iterations: u32) -> Progress {
+    let bar = ProgressBar::with_draw_target(Some(u64::from(n_iterations)), ProgressDrawTarget::stdout());
+    if let Ok(style) = ProgressStyle::with_template("{wide_bar} {pos}/{len} {msg} {eta}") {
+        bar.set_style(style);
+    }
+    Progress::Bar(bar)
+}
+
+/// Writes to standard output. A launcher that no longer reads is an error, not a panic.
+pub(crate) fn say(text: &str) -> Result<()> {
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "{text}").and_then(|()| out.flush()).context("cannot write to standard output")
+}
+
+fn figures(record: &IterationRecord) -> String {
+    let IterationRecord { loss, grad_norm, lr, tokens_per_s, .. } = record;
+    format!("loss {loss:.4} | grad norm {grad_norm:.2} | lr {lr:.1e} | {tokens_per_s:.0} tokens/s")
+}
+
+fn iteration_line(record: &IterationRecord, n_iterations: u32) -> String {
+    format!("iteration {}/{n_iterations} | {}", record.iteration, figures(record))
+}
+
+fn summary(outcome: &Outcome) -> String {
+    let (loss, entropy) = (outcome.validation_loss, outcome.unigram_entropy);
+    let mut lines = vec![
+        String::new(),
+        format!(
+            "{:.0} tokens/s in the median step, {:.0} overall",
+            outcome.median_tokens_per_s(),
+            outcome.overall_tokens_per_s()
+        ),
+        format!("validation loss {loss:.4}, unigram entropy {entropy:.4}, ratio {:.3}", loss / entropy),
+    ];
+    for (rank, figures) in outcome.ranks.iter().enumerate() {
+        let memory = figures.peak_rss_mib.map_or("unknown".to_owned(), |mib| format!("{mib:.0} MiB"));
+        lines.push(format!(
+            "rank {rank}: computing {:.0}% of its training steps, waiting {:.0}%, {} activations in flight, peak memory {memory}",
+            100.0 * figures.busy_share(),
+            100.0 * figures.wait_share(),
+            figures.peak_in_flight
+        ));
+    }
+    lines.push(format!("waiting for other ranks: {:.1}% of all ranks' time", 100.0 * outcome.wait_share()));
+    lines.push(format!("weights fingerprint {:032x}", outcome.weights_fingerprint));
+    lines.join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_line_of_a_step_has_its_form() {
+        let record = IterationRecord {
+            iteration: 12,
+            loss: 3.12341,
+            grad_norm: 1.234,
+            lr: 1e-3,
+            tokens: 4096,
+            step_ms: 331.8,
+            tokens_per_s: 12345.2,
+        };
+        assert_eq!(
+            iteration_line(&record, 80),
+            "iteration 12/80 | loss 3.1234 | grad norm 1.23 | lr 1.0e-3 | 12345 tokens/s"
+        );
+    }
+}

@@ -1,0 +1,174 @@
+//! What is printed before step 0: the configuration, the stages, the bubble, the memory, the schedule's picture.
+
+use std::fmt::Write as _;
+
+use pp_model::{ChunkSpec, catalog};
+use pp_schedule::figures::{BUBBLE_FORMULA, ideal_bubble, peak_in_flight};
+use pp_schedule::format::text;
+use pp_schedule::simulate::{Costs, Timeline};
+use pp_schedule::{Order, Rank, ScheduleKind, Stage};
+
+use crate::config::{TextSource, TrainConfig};
+use crate::data::Text;
+
+/// Width of a drawing, in characters.
+const DRAW_WIDTH: usize = 120;
+/// Panels of that width beyond which a schedule is not drawn.
+const MAX_PANELS: u64 = 3;
+const MIB: f64 = (1 << 20) as f64;
+
+/// Everything there is to say before step 0.
+pub(crate) fn before(config: &TrainConfig, text: &Text) -> String {
+    let sections = [Some(settings(config, text)), Some(stages(config)), Some(figures(config)), drawing(config)];
+    sections.into_iter().flatten().collect::<Vec<_>>().join("\n")
+}
+
+fn settings(config: &TrainConfig, text: &Text) -> String {
+    let mut out = "configuration\n".to_owned();
+    for (name, value) in what_rows(config, text).into_iter().chain(how_rows(config, text)) {
+        let _ = writeln!(out, "  {name:<14} {value}");
+    }
+    out
+}
+
+/// What is trained, and how it is cut.
+fn what_rows(config: &TrainConfig, text: &Text) -> Vec<(&'static str, String)> {
+    let (schedule, model) = (&config.schedule, &config.model);
+    let (pp, vp, m) = (schedule.pp(), schedule.vp(), schedule.microbatches());
+    let mut name = schedule.kind().to_string();
+    if schedule.kind() == ScheduleKind::GPipe {
+        let _ = write!(name, ", backwards {}", schedule.gpipe_backward().name());
+    }
+    let model = format!(
+        "hidden {}, {} layers, {} heads, sequence {}, vocabulary {}, {} head, {} parameters",
+        model.hidden(),
+        model.n_layers(),
+        model.n_heads(),
+        model.seq_len(),
+        model.vocab(),
+        if model.tied() { "tied" } else { "untied" },
+        catalog::n_parameters(model)
+    );
+    let (micro, global, tokens) = (config.micro_batch_size, config.global_batch_size(), config.tokens_per_step());
+    let source = match &config.source {
+        TextSource::File(path) => path.display().to_string(),
+        TextSource::Mock => "synthetic".to_owned(),
+    };
+    let (training, validation) = (text.training().len(), text.validation().len());
+    vec![
+        ("schedule", format!("{name}: --pp {pp} --vp {vp} --microbatches {m}")),
+        ("model", model),
+        ("batch", format!("{m} microbatches x {micro} = {global} sequences, {tokens} tokens a step")),
+        ("data", format!("{source}: {training} bytes for training, {validation} for validation")),
+    ]
+}
+
+/// How it is trained.
+fn how_rows(config: &TrainConfig, text: &Text) -> Vec<(&'static str, String)> {
+    let (lr, adam) = (config.lr, config.adam);
+    let often =
+        config.eval_interval.map_or_else(|| "at the end".to_owned(), |every| format!("every {every} and at the end"));
+    let clip = config.clip.map_or_else(|| "off".to_owned(), |clip| format!("at {clip}"));
+    let optimizer = format!(
+        "AdamW, betas {} and {}, epsilon {:e}, weight decay {}, clipping {clip}",
+        adam.beta1, adam.beta2, adam.eps, adam.weight_decay
+    );
+    let n_ranks = config.schedule.pp();
+    let world = format!("{n_ranks} process{}", if n_ranks == 1 { "" } else { "es" });
+    let threads = format!("{} thread{}", config.threads, if config.threads == 1 { "" } else { "s" });
+    vec![
+        (
+            "steps",
+            format!("{}; validation {often}, {} steps each", config.train_iters, text.n_validation_steps(config)),
+        ),
+        ("learning rate", format!("{:.3e} after {} steps of warmup, down to {:.3e}", lr.peak, lr.warmup, lr.min)),
+        ("optimizer", optimizer),
+        ("seed", config.seed.to_string()),
+        ("machine", format!("cpu, {world}, {threads} per rank, waits of at most {:?}", config.timeout)),
+    ]
+}
+
+fn stages(config: &TrainConfig) -> String {
+    let placement = config.schedule.placement();
+    let specs = catalog::catalog(&config.model);
+    let mut out = "stage -> rank/chunk -> layers\n".to_owned();
+    for stage in (0..placement.n_stages()).map(Stage) {
+        let chunk = ChunkSpec::new(&config.layers, stage);
+        let layers = match chunk.layers.len() {
+            0 => "no layers".to_owned(),
+            1 => format!("layer {}", chunk.layers.start),
+            _ => format!("layers {}-{}", chunk.layers.start, chunk.layers.end - 1),
+        };
+        let parts: Vec<&str> =
+            [(chunk.pre_process, "embedding"), (true, layers.as_str()), (chunk.post_process, "head + loss")]
+                .into_iter()
+                .filter_map(|(there, part)| there.then_some(part))
+                .collect();
+        let n_params: usize =
+            specs.iter().filter(|spec| stage_holds(config, &chunk, spec.index)).map(catalog::ParamSpec::len).sum();
+        let (rank, chunk) = (placement.rank_of(stage), placement.chunk_of(stage));
+        let _ = writeln!(
+            out,
+            "  stage {stage} -> rank {rank}/chunk {chunk} -> {:<36} {n_params:>10} parameters",
+            parts.join(", ")
+        );
+    }
+    out
+}
+
+/// Whether the parameter of this canonical index is on a stage: embedding first, then the layers, then the head.
+fn stage_holds(config: &TrainConfig, chunk: &ChunkSpec, index: usize) -> bool {
+    let n_embedding = 2;
+    let blocks_end = n_embedding + config.model.n_layers() * catalog::N_BLOCK_PARAMS;
+    if index < n_embedding {
+        chunk.pre_process
+    } else if index >= blocks_end {
+        chunk.post_process
+    } else {
+        chunk.layers.contains(&(((index - n_embedding) / catalog::N_BLOCK_PARAMS) as u32))
+    }
+}
+
+fn figures(config: &TrainConfig) -> String {
+    let schedule = &config.schedule;
+    let mut out = String::new();
+    let sizes = format!("pp {}, vp {}, m {}", schedule.pp(), schedule.vp(), schedule.microbatches());
+    let _ = match ideal_bubble(schedule) {
+        Some(share) => writeln!(out, "bubble, closed form: {BUBBLE_FORMULA} = {:.2}% ({sizes})", 100.0 * share),
+        None => writeln!(out, "bubble: no closed form for these microbatch groups ({sizes}, --allow-bubbles)"),
+    };
+    out.push_str("peak in-flight activations, in microbatches of one chunk\n");
+    for rank in (0..schedule.pp()).map(Rank) {
+        let peak = peak_in_flight(schedule, rank);
+        let mib = f64::from(peak) * saved_bytes(config, rank) / MIB;
+        let _ = writeln!(out, "  rank {rank}: {peak:>4}, about {mib:.1} MiB");
+    }
+    out
+}
+
+/// An estimate of what the forward of one microbatch keeps for its backward, on the largest chunk of a rank: 16 tensors of
+/// the hidden size per layer, its attention's probabilities, and on the last stage the gradient of the logits.
+fn saved_bytes(config: &TrainConfig, rank: Rank) -> f64 {
+    let (model, placement) = (&config.model, config.schedule.placement());
+    let tokens = (config.micro_batch_size * model.seq_len()) as f64;
+    let per_layer = (16 * model.hidden() + model.n_heads() * model.seq_len()) as f64;
+    let chunk = |stage| {
+        let chunk = ChunkSpec::new(&config.layers, stage);
+        let head = if chunk.post_process { 2 * model.hidden() + model.vocab() } else { 0 };
+        tokens * (per_layer * chunk.layers.len() as f64 + head as f64) * size_of::<f32>() as f64
+    };
+    placement.stages_of(rank).map(chunk).fold(0.0, f64::max)
+}
+
+fn drawing(config: &TrainConfig) -> Option<String> {
+    let timeline = Timeline::new(&Order::generate(&config.schedule), Costs::UNIT).ok()?;
+    let cell = 4;
+    let narrow = timeline.makespan() * cell <= MAX_PANELS * DRAW_WIDTH as u64;
+    narrow.then(|| {
+        let bubble = 100.0 * timeline.bubble();
+        format!(
+            "schedule, forward 1 and backward 2 units of time, idle {bubble:.2}%\n{}",
+            text::draw(&timeline, DRAW_WIDTH)
+        )
+    })
+}

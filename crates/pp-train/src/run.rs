@@ -1,0 +1,111 @@
+//! From a configuration to the end of the run: the text, the proofs, the meeting with the other ranks, the training.
+
+use std::net::{Ipv4Addr, TcpListener};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use pp_comm::{Control, Host, HostSpec, JoinSpec, Member, await_address, join, publish_address};
+use pp_schedule::{Certificate, Rank};
+use xxhash_rust::xxh3::Xxh3Default;
+
+use crate::config::{Invalid, TrainConfig};
+use crate::data::Text;
+use crate::programs::{OwnPrograms, Programs, prove};
+use crate::report::{self, Metrics, Report, say};
+use crate::train::train;
+use crate::world::Place;
+
+/// How long rank 0 gives the others to hear of a loss before it leaves.
+const FAREWELL: Duration = Duration::from_secs(2);
+
+/// Runs what a configuration says; with `--dry-run`, everything up to the start.
+///
+/// # Errors
+/// [`crate::Failure::of`] tells which kind.
+pub fn run(config: &TrainConfig) -> Result<()> {
+    let text = Text::load(config)?;
+    if config.dry_run {
+        if let Some(path) = &config.metrics {
+            Metrics::check(path)?;
+        }
+        prove(&config.schedule)?;
+        return say(&report::before(config, &text));
+    }
+    let mut report = Report::new(config, text.unigram_entropy())?;
+    let rank = Rank(config.place.rank());
+    let own = OwnPrograms::build(&config.schedule, rank);
+    let certificates = if rank == Rank(0) {
+        let certificates = prove(&config.schedule)?;
+        say(&report::before(config, &text))?;
+        certificates
+    } else {
+        Vec::new()
+    };
+    match &config.place {
+        Place::Alone => {
+            let programs = own.certify(&certificates)?;
+            let mut member = Member::alone(config.timeout);
+            train(config, &text, programs, &mut member, &mut report)?;
+            member.close();
+            Ok(())
+        }
+        Place::Ranked { rendezvous_file, .. } if rank == Rank(0) => {
+            let host = start_host(config, certificates)?;
+            let published = publish_address(rendezvous_file, host.address()).map_err(anyhow::Error::from);
+            let done = published.and_then(|()| join_and_train(config, &text, own, &host.address(), &mut report));
+            // The others may still be leaving, or have yet to hear of what went wrong.
+            let left = host.wait(if done.is_ok() { config.timeout } else { FAREWELL });
+            done.and(left.map_err(anyhow::Error::from))
+        }
+        Place::Ranked { rendezvous_file, .. } => {
+            let address = await_address(rendezvous_file, config.timeout)?;
+            join_and_train(config, &text, own, &address, &mut report)
+        }
+    }
+}
+
+fn start_host(config: &TrainConfig, certificates: Vec<Certificate>) -> Result<Host> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("cannot listen for the other ranks")?;
+    let spec = HostSpec { n_ranks: config.schedule.pp(), certificates, deadline: config.timeout };
+    Ok(Host::spawn(listener, spec)?)
+}
+
+fn join_and_train(
+    config: &TrainConfig,
+    text: &Text,
+    own: OwnPrograms,
+    host: &std::net::SocketAddr,
+    report: &mut Report,
+) -> Result<()> {
+    let spec = JoinSpec {
+        host: *host,
+        rank: Rank(config.place.rank()),
+        n_ranks: config.place.world_size(),
+        fingerprints: own.fingerprints(),
+        channels: own.channels(),
+        deadline: config.timeout,
+    };
+    let joined = join(&spec)?;
+    let programs: Programs = own.certify(&joined.certificates)?;
+    let mut member = joined.member;
+    agree(&mut member.control, config, text)?;
+    train(config, text, programs, &mut member, report)?;
+    member.close();
+    Ok(())
+}
+
+/// Every rank must have been started with the same arguments and the same text.
+fn agree(control: &mut Control, config: &TrainConfig, text: &Text) -> Result<()> {
+    let mut hash = Xxh3Default::new();
+    hash.update(config.what_is_trained().as_bytes());
+    hash.update(text.bytes());
+    let parts = control.all_gather(&hash.digest128().to_le_bytes())?;
+    let other = parts.iter().position(|part| part != &parts[0]);
+    if let Some(rank) = other {
+        return Err(Invalid(format!(
+            "rank {rank} was started with other arguments or another text than rank 0; start every rank with the same"
+        ))
+        .into());
+    }
+    Ok(())
+}

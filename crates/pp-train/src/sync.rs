@@ -1,0 +1,134 @@
+//! What ranks tell each other after a step's backwards: the tied weight's gradient, loss and norm, weights, figures.
+//!
+//! Nothing is reduced on the way. Every rank gets every part and adds them in canonical order, so that the sums have the
+//! same bits for every cut of the model.
+
+use anyhow::{Context, Result, ensure};
+use pp_comm::{Buffer, Control};
+use pp_model::catalog::WTE;
+use pp_model::{GptConfig, GptStage, Param};
+use xxhash_rust::xxh3::Xxh3Default;
+
+/// A step's sums over all ranks.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Totals {
+    pub(crate) loss_sum: f64,
+    pub(crate) count: u64,
+    /// The sum of squares of the gradient of the *sum* of losses.
+    pub(crate) sum_squares: f64,
+}
+
+impl Totals {
+    pub(crate) fn mean_loss(self) -> f64 {
+        self.loss_sum / self.count as f64
+    }
+
+    /// The norm of the gradient of the mean loss.
+    pub(crate) fn grad_norm(self) -> f64 {
+        self.sum_squares.sqrt() / self.count as f64
+    }
+}
+
+/// Makes head + embedding the gradient of both copies of a tied weight, on whichever ranks they are.
+pub(crate) fn tied_grad(control: &mut Control, stage: &mut GptStage) -> Result<()> {
+    let config = stage.config();
+    if !config.tied() {
+        return Ok(());
+    }
+    let shape = [config.vocab(), config.hidden()];
+    let (first, last) = (0, control.n_ranks() as usize - 1);
+    let rank = control.rank().idx();
+    if first == last {
+        return Ok(stage.sum_tied_grad(None)?);
+    }
+    let mine = stage.tied_grad()?;
+    let mut parts = control.all_gather_f32(mine.as_ref().map_or(Ok(&[][..]), Buffer::as_f32)?)?;
+    let other = match mine {
+        None => None,
+        Some(_) => Some(Buffer::f32(&shape, parts.swap_remove(if rank == first { last } else { first }))?),
+    };
+    Ok(stage.sum_tied_grad(other)?)
+}
+
+/// Loss, count and the gradient's squares over all ranks. A tied weight counts once.
+pub(crate) fn totals(control: &mut Control, stage: &mut GptStage) -> Result<Totals> {
+    let loss = stage.take_loss();
+    let mut part = vec![loss.sum, loss.count as f64];
+    part.extend(stage.grad_norm_partials()?.into_iter().flat_map(|(index, squares)| [index as f64, squares]));
+    let mut totals = Totals { loss_sum: 0.0, count: 0, sum_squares: 0.0 };
+    let mut squares = Vec::new();
+    for part in control.all_gather_f64(&part)? {
+        let (loss, pairs) = part.split_at_checked(2).context("a rank's part of the step's sums is too short")?;
+        // Only the last stage's rank has a loss; the others add zero.
+        totals.loss_sum += loss[0];
+        totals.count += loss[1] as u64;
+        squares.extend(pairs.as_chunks::<2>().0.iter().map(|&[index, squares]| (index as usize, squares)));
+    }
+    squares.sort_unstable_by_key(|&(index, _)| index);
+    check_complete(squares.iter().map(|&(index, _)| index), stage.config())?;
+    totals.sum_squares = squares.iter().map(|&(_, squares)| squares).sum();
+    Ok(totals)
+}
+
+/// Sum and count of a loss over all ranks.
+pub(crate) fn loss(control: &mut Control, sum: f64, count: u64) -> Result<(f64, u64)> {
+    let parts = control.all_gather_f64(&[sum, count as f64])?;
+    let add = |index: usize| parts.iter().filter_map(|part| part.get(index)).sum::<f64>();
+    Ok((add(0), add(1) as u64))
+}
+
+/// A hash of every weight of the model in canonical order, the same for every cut.
+///
+/// # Errors
+/// Among others, when the two copies of a tied weight differ.
+pub(crate) fn weights_fingerprint(control: &mut Control, stage: &GptStage) -> Result<u128> {
+    const ENTRY: usize = 8 + 16;
+    let mut part = Vec::new();
+    for param in stage.params() {
+        part.extend((param.index() as u64).to_le_bytes());
+        part.extend(hash_of(param)?.to_le_bytes());
+    }
+    let mut entries: Vec<(usize, u128)> = Vec::new();
+    for part in control.all_gather(&part)? {
+        entries.extend(part.as_chunks::<ENTRY>().0.iter().map(|entry| {
+            let (mut index, mut hash) = ([0; 8], [0; 16]);
+            index.copy_from_slice(&entry[..8]);
+            hash.copy_from_slice(&entry[8..]);
+            (u64::from_le_bytes(index) as usize, u128::from_le_bytes(hash))
+        }));
+    }
+    entries.sort_unstable_by_key(|&(index, _)| index);
+    if stage.config().tied() {
+        // The head's copy is the last in canonical order and stands for what it copies.
+        let (_, head) = entries.pop().context("no rank has any weights")?;
+        let (_, embedding) = *entries.get(WTE).context("no rank has the embedding")?;
+        ensure!(
+            head == embedding,
+            "the copies of the tied weight differ: embedding {embedding:032x}, head {head:032x}"
+        );
+    }
+    check_complete(entries.iter().map(|&(index, _)| index), stage.config())?;
+    let mut whole = Xxh3Default::new();
+    for (_, hash) in &entries {
+        whole.update(&hash.to_le_bytes());
+    }
+    Ok(whole.digest128())
+}
+
+fn hash_of(param: &Param) -> Result<u128> {
+    let values = param.value().flatten_all()?.to_vec1::<f32>()?;
+    let mut hash = Xxh3Default::new();
+    hash.update(bytemuck::cast_slice(&values));
+    Ok(hash.digest128())
+}
+
+/// Every parameter stands once, the head's copy of a tied weight left out.
+fn check_complete(indices: impl ExactSizeIterator<Item = usize>, config: &GptConfig) -> Result<()> {
+    let n_params = pp_model::catalog::catalog(config).len() - usize::from(config.tied());
+    let (found, in_order) = (indices.len(), indices.enumerate().all(|(place, index)| place == index));
+    ensure!(
+        found == n_params && in_order,
+        "the ranks have {found} parameters between them, but the model has {n_params}"
+    );
+    Ok(())
+}

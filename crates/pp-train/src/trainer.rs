@@ -1,0 +1,61 @@
+//! A rank at work: its part of the model, its programs, its place among the others.
+
+use anyhow::Result;
+use pp_comm::{Member, StepReport, execute};
+use pp_model::{ChunkSpec, GptStage, MicroBatch, Numbers};
+use pp_schedule::Rank;
+
+use crate::config::TrainConfig;
+use crate::data::Text;
+use crate::optimizer::Optimizer;
+use crate::programs::Programs;
+
+/// Which of the two programs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pass {
+    Training,
+    Validation,
+}
+
+/// Everything a rank trains with.
+#[derive(Debug)]
+pub(crate) struct Trainer<'a> {
+    pub(crate) config: &'a TrainConfig,
+    pub(crate) text: &'a Text,
+    pub(crate) member: &'a mut Member,
+    pub(crate) stage: GptStage,
+    pub(crate) optimizer: Optimizer,
+    programs: Programs,
+    /// Programs run so far, of both kinds: no two runs' messages can be taken for each other.
+    n_runs: u64,
+}
+
+impl<'a> Trainer<'a> {
+    pub(crate) fn new(
+        config: &'a TrainConfig,
+        text: &'a Text,
+        programs: Programs,
+        member: &'a mut Member,
+    ) -> Result<Self> {
+        let rank: Rank = member.endpoint.rank();
+        let stages = config.schedule.placement().stages_of(rank);
+        let chunks = stages.map(|stage| ChunkSpec::new(&config.layers, stage)).collect();
+        let numbers = Numbers::f32_on_cpu(config.seed);
+        let stage = GptStage::new(&config.model, config.micro_batch_size, chunks, &numbers)?;
+        let optimizer = Optimizer::new(&stage, config.adam)?;
+        Ok(Self { config, text, member, stage, optimizer, programs, n_runs: 0 })
+    }
+
+    /// Runs a program on these microbatches.
+    pub(crate) fn run(&mut self, pass: Pass, microbatches: Vec<MicroBatch>) -> Result<StepReport> {
+        self.stage.set_step(microbatches)?;
+        let program = match pass {
+            Pass::Training => &self.programs.training,
+            Pass::Validation => &self.programs.validation,
+        };
+        let boundary = self.stage.boundary().clone();
+        let step = self.n_runs;
+        self.n_runs += 1;
+        Ok(execute(program, step, &mut self.member.endpoint, &boundary, &mut self.stage)?)
+    }
+}

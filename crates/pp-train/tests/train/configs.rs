@@ -1,0 +1,146 @@
+//! Arguments to configuration: what is refused, and how it is said.
+
+use pp_train::args::{Args, one_line};
+use pp_train::{Text, TrainConfig};
+
+fn resolve(line: &str) -> Result<TrainConfig, String> {
+    let args = Args::from_words(line.split_whitespace()).map_err(|error| one_line(&error))?;
+    let config = TrainConfig::new(&args).map_err(|error| error.to_string())?;
+    Text::load(&config).map_err(|error| error.to_string())?;
+    Ok(config)
+}
+
+/// Arguments, and what the refusal must say: flags, values, the nearest that works.
+const REFUSED: &[(&str, &[&str])] = &[
+    // The schedule's rules.
+    ("--mock-data --dry-run --pp 4 --vp 2 --microbatches 3", &["--microbatches 3", "--pp is 4", "--microbatches 4"]),
+    ("--mock-data --dry-run --pp 4 --vp 2 --microbatches 8 --group-size 3", &["--group-size 3", "--pp is 4"]),
+    ("--mock-data --dry-run --pp 4 --vp 2 --microbatches 8 --group-size 9", &["--group-size 9", "--microbatches 8"]),
+    (
+        "--mock-data --dry-run --pp 4 --vp 2 --microbatches 9 --group-size 4",
+        &["--microbatches 9", "--group-size 4", "is 1"],
+    ),
+    (
+        "--mock-data --dry-run --pp 4 --vp 2 --allow-bubbles --group-size 4 --microbatches 9",
+        &["--allow-bubbles", "--group-size 4"],
+    ),
+    ("--mock-data --schedule zigzag", &["zigzag", "1f1b, gpipe, interleaved, none"]),
+    ("--mock-data --schedule gpipe --gpipe-backward sideways", &["sideways", "ascending, reverse"]),
+    ("--mock-data --gpipe-backward reverse", &["--gpipe-backward", "gpipe only"]),
+    ("--mock-data --schedule 1f1b --vp 2 --pp 2 --dry-run", &["--vp is 2", "--vp 1"]),
+    // Batches.
+    ("--mock-data --global-batch-size 10 --micro-batch-size 4", &["10", "4", "8 or 12", "--micro-batch-size 5"]),
+    ("--mock-data --global-batch-size 3 --micro-batch-size 4", &["--global-batch-size 3", "--global-batch-size 4"]),
+    ("--mock-data --global-batch-size 16 --microbatches 3", &["--microbatches 3", "--global-batch-size 16", "12"]),
+    (
+        "--mock-data --dry-run --pp 4 --vp 2 --global-batch-size 12",
+        &["--global-batch-size 12 is 3 microbatches", "--microbatches 4"],
+    ),
+    // The model.
+    ("--mock-data --dry-run --pp 2 --vp 2 --num-layers 10", &["--num-layers 10", "--num-layers 8 or 12"]),
+    ("--mock-data --dry-run --pp 4 --num-layers 30", &["--num-layers 30", "28 or 32"]),
+    ("--mock-data --dry-run --pp 2 --vp 2 --layer-split 2,2,4", &["--layer-split", "3 counts", "4 stages"]),
+    ("--mock-data --dry-run --pp 2 --vp 2 --layer-split 2,2,2,1", &["--layer-split", "7", "--num-layers is 8"]),
+    ("--mock-data --hidden-size 100 --num-heads 8", &["--hidden-size) 100", "--num-heads) 8", "96", "10"]),
+    // Zero for any size.
+    ("--mock-data --pp 0", &["--pp is 0", "at least 1"]),
+    ("--mock-data --vp 0", &["--vp is 0"]),
+    ("--mock-data --microbatches 0", &["--microbatches is 0"]),
+    ("--mock-data --dry-run --pp 2 --vp 2 --group-size 0", &["--group-size is 0"]),
+    ("--mock-data --micro-batch-size 0", &["--micro-batch-size is 0"]),
+    ("--mock-data --global-batch-size 0", &["--global-batch-size is 0"]),
+    ("--mock-data --seq-length 0", &["--seq-length is 0"]),
+    ("--mock-data --hidden-size 0", &["--hidden-size is 0"]),
+    ("--mock-data --num-layers 0", &["--num-layers is 0"]),
+    ("--mock-data --num-heads 0", &["--num-heads is 0"]),
+    ("--mock-data --train-iters 0", &["--train-iters is 0"]),
+    ("--mock-data --eval-interval 0", &["--eval-interval is 0"]),
+    ("--mock-data --eval-iters 0", &["--eval-iters is 0"]),
+    ("--mock-data --threads 0", &["--threads is 0"]),
+    ("--mock-data --dp 0", &["--dp is 0"]),
+    ("--mock-data --tp 0", &["--tp is 0"]),
+    ("--mock-data --timeout 0", &["--timeout 0", "60"]),
+    // Sizes that no machine has.
+    ("--mock-data --hidden-size 4000000000 --num-heads 1", &["--hidden-size 4000000000", "65536"]),
+    ("--mock-data --threads 100000", &["--threads 100000", "1024"]),
+    // Numbers that are none.
+    ("--mock-data --pp two", &["--pp", "two"]),
+    ("--mock-data --pp -1", &["--pp", "-1"]),
+    ("--mock-data --lr NaN", &["--lr NaN", "6e-3"]),
+    ("--mock-data --lr -1e-3", &["--lr -0.001"]),
+    ("--mock-data --lr inf", &["--lr inf"]),
+    ("--mock-data --lr 1e-3 --min-lr 1e-2", &["--min-lr 0.01", "--lr 0.001", "works: 0.001"]),
+    ("--mock-data --min-lr NaN", &["--min-lr NaN"]),
+    ("--mock-data --train-iters 10 --lr-warmup-iters 11", &["--lr-warmup-iters 11", "--train-iters 10"]),
+    ("--mock-data --weight-decay -0.1", &["--weight-decay -0.1"]),
+    ("--mock-data --adam-beta1 1", &["--adam-beta1 1", "0.9"]),
+    ("--mock-data --adam-beta2 NaN", &["--adam-beta2 NaN"]),
+    ("--mock-data --adam-eps 0", &["--adam-eps 0", "1e-8"]),
+    ("--mock-data --clip-grad -1", &["--clip-grad -1"]),
+    ("--mock-data --timeout NaN", &["--timeout NaN"]),
+    // What is not there.
+    ("--mock-data --device cuda", &["--device cuda", "no CUDA", "--device cpu"]),
+    ("--mock-data --device tpu", &["tpu", "cpu, cuda"]),
+    ("--mock-data --dp 2", &["--dp 2", "--dp 1"]),
+    ("--mock-data --tp 4", &["--tp 4", "--tp 1"]),
+    ("--mock-data --warp 9", &["--warp"]),
+    // The world.
+    ("--mock-data --pp 2", &["world size 1 disagrees with --pp 2; start it through `cargo xtask launch`"]),
+    ("--mock-data --pp 2 --rank 0 --world-size 3 --rendezvous-file f", &["world size 3", "--pp 2"]),
+    ("--mock-data --pp 2 --rank 2 --world-size 2 --rendezvous-file f", &["--rank 2", "--world-size 2", "is 1"]),
+    ("--mock-data --pp 2 --rank 0 --world-size 2", &["--rank", "--rendezvous-file", "all three"]),
+    // The text.
+    ("", &["--data FILE", "--mock-data"]),
+    ("--mock-data --data Cargo.toml", &["--data Cargo.toml", "--mock-data"]),
+    ("--data no/such/file", &["--data no/such/file", "does not exist"]),
+    ("--data Cargo.toml/text", &["--data Cargo.toml/text", "cannot be read"]),
+    ("--data /dev/null", &["--data /dev/null", "no regular file"]),
+    ("--data src", &["--data src", "directory"]),
+    ("--data tests/train/short.txt --seq-length 16", &["short.txt has 80 bytes", "8 are", "17 bytes", "170 bytes"]),
+];
+
+#[test]
+fn every_refusal_names_flag_value_rule_and_what_works() {
+    for (line, parts) in REFUSED {
+        let message = resolve(line).expect_err(line);
+        assert!(!message.contains('\n') && !message.ends_with('.'), "`{line}`: {message:?}");
+        for part in *parts {
+            assert!(message.contains(part), "`{line}`: `{message}` lacks `{part}`");
+        }
+    }
+}
+
+#[test]
+fn an_empty_file_is_refused() {
+    let path = std::env::temp_dir().join(format!("pp-train-empty-{}", std::process::id()));
+    std::fs::write(&path, "").unwrap();
+    let message = resolve(&format!("--data {}", path.display())).unwrap_err();
+    std::fs::remove_file(&path).unwrap();
+    assert!(message.contains("is empty"), "{message}");
+}
+
+#[test]
+fn megatrons_names_are_aliases() {
+    let ours = "--mock-data --dry-run --pp 2 --vp 2 --group-size 3 --microbatches 6 --num-heads 2 --untie";
+    let theirs = "--mock-data --dry-run --pipeline-model-parallel-size 2 --num-virtual-stages-per-pipeline-rank 2 \
+                  --microbatch-group-size-per-virtual-pipeline-stage 3 --global-batch-size 24 --micro-batch-size 4 \
+                  --num-attention-heads 2 --untie-embeddings-and-output-weights --tensor-model-parallel-size 1 \
+                  --data-parallel-size 1";
+    assert_eq!(resolve(ours).unwrap(), resolve(theirs).unwrap());
+}
+
+#[test]
+fn agreeing_flags_and_a_world_of_one_are_fine() {
+    for line in [
+        "--mock-data",
+        "--mock-data --vp 2",
+        "--mock-data --microbatches 4 --global-batch-size 16",
+        "--mock-data --rank 0 --world-size 1 --rendezvous-file f",
+        "--mock-data --dry-run --pp 8 --num-layers 8 --schedule GPipe --gpipe-backward Ascending",
+        "--mock-data --pp 2 --rank 1 --world-size 2 --rendezvous-file f",
+        "--mock-data --dry-run --pp 2 --vp 2 --num-layers 10 --layer-split 3,2,2,3",
+        "--mock-data --dry-run --pp 4 --vp 2 --microbatches 3 --allow-bubbles",
+    ] {
+        resolve(line).unwrap_or_else(|message| panic!("`{line}`: {message}"));
+    }
+}

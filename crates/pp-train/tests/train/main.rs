@@ -1,0 +1,7 @@
+//! Tests of the trainer through its library: configurations, data, and runs of several ranks in one process.
+
+mod configs;
+mod data;
+mod equality;
+mod harness;
+mod runs;
