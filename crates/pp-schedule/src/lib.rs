@@ -51,7 +51,9 @@ pub use ids::{ChannelId, Chunk, Direction, Microbatch, Rank, Stage};
 pub use layout::{LayerPartition, LayoutError};
 pub use order::{Extent, Order, OrderError};
 pub use placement::Placement;
-pub use program::{Action, Channel, Compute, Program, RankProgram, Role, Slot, SlotClass, Step, Transfer};
+pub use program::{
+    Action, Carries, Channel, Compute, Mark, Program, RankProgram, Recompute, Role, Slot, SlotClass, Step, Transfer,
+};
 pub use receive::receive_after;
 pub use schedules::rank_order;
 pub use table::ScheduleTable;
