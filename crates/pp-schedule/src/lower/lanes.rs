@@ -14,9 +14,7 @@ use crate::deps::{Message, input_of, leaves_state, output_of, state_from};
 use crate::ids::{ChannelId, Direction, Rank};
 use crate::lower::slots::SlotPool;
 use crate::order::{Extent, Order};
-use crate::program::{
-    Action, Carries, Compute, Program, RankProgram, Recompute, Role, Slot, SlotClass, Transfer,
-};
+use crate::program::{Action, Carries, Compute, Program, RankProgram, Recompute, Role, Slot, SlotClass, Transfer};
 use crate::schedules;
 use crate::work::Work;
 

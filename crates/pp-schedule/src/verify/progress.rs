@@ -64,7 +64,11 @@ pub struct Blocked {
 
 impl fmt::Display for Blocked {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "rank {} is stuck at step {} ({}), waiting for rank {}", self.rank, self.step, self.action, self.waits_for)
+        write!(
+            f,
+            "rank {} is stuck at step {} ({}), waiting for rank {}",
+            self.rank, self.step, self.action, self.waits_for
+        )
     }
 }
 

@@ -60,7 +60,9 @@ pub(super) fn check_references(program: &Program, rank: Rank) -> Result<(), Slot
             return Err(error(ranked, index, format!("{action:?} refers to nothing")));
         };
         let fault = match step {
-            Step::Post(_, transfers) => transfers.iter().find_map(|transfer| check_transfer(program, rank, transfer).err()),
+            Step::Post(_, transfers) => {
+                transfers.iter().find_map(|transfer| check_transfer(program, rank, transfer).err())
+            }
             Step::Mark(Mark::SyncGradients(chunk) | Mark::SyncParameters(chunk)) => check_chunk(program, chunk).err(),
             _ => None,
         };

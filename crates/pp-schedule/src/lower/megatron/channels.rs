@@ -1,4 +1,4 @@
-//! The channels of a pipeline group's communicator: a FIFO between each two neighbours on the ring.
+//! The channels of a pipeline group: a FIFO between each two neighbours on the ring, and the queues they stand in.
 
 use crate::config::ScheduleConfig;
 use crate::ids::{ChannelId, Direction, Rank};
@@ -7,10 +7,11 @@ use crate::program::{Carries, Channel};
 
 /// The ring of ranks.
 ///
-/// Over one communicator everything between two ranks goes through one FIFO. With more than two ranks that is one FIFO
-/// per neighbour and direction; with two, both neighbours are the same rank, and both directions share it. All of a
-/// rank's exchanges go one after the other, except that over two ranks, issued even-odd, Megatron puts one way on a
-/// second communicator.
+/// Everything that one communicator carries from one rank to another goes through one FIFO. With more than two ranks
+/// that is one FIFO per neighbour and direction; with two, both neighbours are the same rank, and the directions share it.
+/// Batches stand in one queue, that of the group's communicator. Transfers issued one by one have, in torch, a
+/// communicator per pair of ranks, and over two ranks Megatron gives each way its own; where all of them are serialised
+/// on one instead (torch's eager init does that), overlap of warmup and flush deadlocks.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ring {
     n_ranks: u32,
@@ -46,6 +47,16 @@ impl Ring {
         }
     }
 
+    /// A batch stands in the one queue of the group's communicator. Transfers issued one by one stand in a queue per pair
+    /// of neighbours, numbered by the rank before.
+    fn queue(self, source: Rank, direction: Direction) -> u32 {
+        match (self.issue, direction) {
+            (Issue::Batched | Issue::Ring, _) => 0,
+            (Issue::EvenOdd, Direction::Forward) => source.0,
+            (Issue::EvenOdd, Direction::Backward) => self.after(source, direction).0,
+        }
+    }
+
     pub(super) fn channels(self) -> Vec<Channel> {
         match self.n_ranks {
             1 => Vec::new(),
@@ -62,7 +73,7 @@ impl Ring {
                     source,
                     destination: self.after(source, direction),
                     carries: Carries::Only(direction),
-                    queue: 0,
+                    queue: self.queue(source, direction),
                 })
                 .collect(),
         }

@@ -157,7 +157,8 @@ impl<'a> Emitter<'a> {
 
     fn compute(&mut self, work: Work, recompute: Recompute, saved: Option<Slot>) {
         let (placement, index) = (self.extent.placement, self.extent.local_idx(work));
-        let input = input_of(work, placement).and_then(|message| self.arrived[message.direction as usize][index].take());
+        let input =
+            input_of(work, placement).and_then(|message| self.arrived[message.direction as usize][index].take());
         let output = output_of(work, placement).map(|message| {
             let slot = self.pools[SlotClass::Send as usize].take();
             self.made[message.direction as usize][index] = Some(slot);
@@ -250,7 +251,9 @@ impl<'a> Emitter<'a> {
         for step in self.issue_order() {
             match step {
                 IssueStep::SendNext => handles.send_next = self.send(Direction::Forward, exchange.send_next),
-                IssueStep::SendPrevious => handles.send_previous = self.send(Direction::Backward, exchange.send_previous),
+                IssueStep::SendPrevious => {
+                    handles.send_previous = self.send(Direction::Backward, exchange.send_previous)
+                }
                 IssueStep::ReceivePrevious => {
                     handles.receive_previous = self.receive(Direction::Forward, exchange.receive_previous);
                 }
@@ -306,7 +309,15 @@ impl<'a> Emitter<'a> {
         self.arrived[direction as usize][index] = Some(slot);
         let peer = self.ring.before(self.rank, direction);
         let channel = self.ring.leaving(peer, direction);
-        Some(self.push(Transfer { role: Role::Receive, message, channel, peer, slot, releases: false, ends_post: true }))
+        Some(self.push(Transfer {
+            role: Role::Receive,
+            message,
+            channel,
+            peer,
+            slot,
+            releases: false,
+            ends_post: true,
+        }))
     }
 
     fn push(&mut self, transfer: Transfer) -> u32 {

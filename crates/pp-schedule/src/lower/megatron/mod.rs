@@ -25,10 +25,13 @@ use emitter::Emitter;
 /// The program of a whole step.
 ///
 /// # Errors
-/// [`MegatronError`] when Megatron has no such schedule, refuses the options, or crashes on some rank. A program that is
-/// lowered may still be refused by [`crate::verify()`]: interleaved over two ranks with batched exchanges mispairs
-/// activations and gradients, and [`SendRelease::Unwaited`] frees buffers that are still being sent.
+/// [`MegatronError`] when Megatron has no such schedule, refuses the options, crashes on some rank, or mispairs messages
+/// ([`MegatronError::BatchedOverTwoRanks`]). [`crate::verify()`] still refuses a program with
+/// [`SendRelease::Unwaited`], which frees buffers that are still being sent.
 pub fn lower(config: &ScheduleConfig, options: Options) -> Result<Program, MegatronError> {
+    if config.kind() == ScheduleKind::Interleaved && config.pp() == 2 && options.issue != Issue::EvenOdd {
+        return Err(MegatronError::BatchedOverTwoRanks);
+    }
     let ranks = (0..config.pp()).map(|rank| Ok(trace(config, options, Rank(rank))?.0));
     let ranks = ranks.collect::<Result<Vec<RankProgram>, MegatronError>>()?;
     Ok(Program { extent: Extent::from(config), channels: Ring::new(config, options.issue).channels(), ranks })
@@ -37,7 +40,7 @@ pub fn lower(config: &ScheduleConfig, options: Options) -> Result<Program, Megat
 /// The program of one rank, and the view of it that shows what Megatron would be seen to do.
 ///
 /// # Errors
-/// As [`lower`], for this rank.
+/// As [`lower`] for this rank, but for [`MegatronError::BatchedOverTwoRanks`]: Megatron does that.
 pub fn trace(config: &ScheduleConfig, options: Options, rank: Rank) -> Result<(RankProgram, View), MegatronError> {
     options.check(config, rank)?;
     let mut emitter = Emitter::new(config, options, rank);

@@ -82,7 +82,9 @@ pub enum MegatronError {
         kind: ScheduleKind,
     },
     /// Overlap with batched exchanges.
-    #[error("overlapped exchanges cannot be issued in batches or as a ring; issue them even-odd, or turn the overlap off")]
+    #[error(
+        "overlapped exchanges cannot be issued in batches or as a ring; issue them even-odd, or turn the overlap off"
+    )]
     OverlapNeedsEvenOdd,
     /// Overlap with a schedule other than interleaved.
     #[error("schedule {kind} does not overlap its exchanges; turn the overlap off, or use interleaved")]
@@ -90,6 +92,12 @@ pub enum MegatronError {
         /// The schedule.
         kind: ScheduleKind,
     },
+    /// Two ranks, both directions in one batch.
+    #[error(
+        "interleaved over --pp 2 cannot exchange in batches or as a ring: next and previous rank are the same, so on one \
+         channel an activation may be taken for a gradient; issue even-odd, use --pp 3 or more, or the lanes policy"
+    )]
+    BatchedOverTwoRanks,
     /// `--allow-bubbles` is ours.
     #[error("the megatron policy has no uneven groups (--allow-bubbles); use the lanes policy")]
     UnevenGroups,

@@ -95,7 +95,11 @@ pub enum Event {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Note {
     /// The next `n_actions` actions are one call of a method.
-    Call { method: Method, n_actions: u32, returns_early: bool },
+    Call {
+        method: Method,
+        n_actions: u32,
+        returns_early: bool,
+    },
     /// A free that frees nothing.
     Free(Option<(Chunk, Microbatch)>),
     Phase(Phase),
@@ -139,13 +143,8 @@ impl View {
         events
     }
 
-    /// How many of the program's actions the events of [`View::events`] stand for: each event that the program has no
-    /// action for is one that the view added.
-    pub fn n_added(&self) -> usize {
-        self.notes.iter().filter(|(_, note)| !matches!(note, Note::Call { n_actions: 1.., .. })).count()
-    }
-
-    fn op(&self, transfer: &Transfer) -> Op {
+    /// A transfer as Megatron names it.
+    pub fn op(&self, transfer: &Transfer) -> Op {
         let Message { direction, stage, microbatch } = transfer.message;
         let kind = match (transfer.role, direction) {
             (Role::Send, Direction::Forward) => OpKind::SendNext,
