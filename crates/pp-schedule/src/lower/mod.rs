@@ -3,3 +3,4 @@
 pub mod lanes;
 pub mod megatron;
 mod slots;
+pub mod stagger;
