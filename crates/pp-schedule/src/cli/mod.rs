@@ -4,9 +4,20 @@ mod show;
 
 use std::io::Write;
 
-use clap::{Args, Subcommand};
+use clap::{Args, Parser, Subcommand};
 
 use crate::config::{ConfigError, GPipeBackward, ScheduleConfig, ScheduleKind, ScheduleSpec};
+
+/// Pipeline-parallel schedules: drawn, counted and proved free of deadlock
+///
+/// Exit codes: 0 fine, 1 failed, 2 bad arguments or configuration.
+#[derive(Debug, Parser)]
+#[command(name = "pp-schedule", version)]
+pub struct Cli {
+    /// The command.
+    #[command(subcommand)]
+    pub command: Command,
+}
 
 /// The commands.
 #[derive(Debug, Subcommand)]

@@ -48,14 +48,11 @@ fn terminal_width() -> Option<usize> {
 }
 
 fn headline(config: &ScheduleConfig) -> String {
-    let mut line = format!(
-        "{}: {} ranks x {} chunks = {} stages, {} microbatches",
-        config.kind(),
-        config.pp(),
-        config.vp(),
-        config.placement().n_stages(),
-        config.microbatches()
-    );
+    let mut line = format!("{} over {}", config.kind(), counted(config.pp(), "rank"));
+    if config.vp() > 1 {
+        line += &format!(" with {} chunks each", config.vp());
+    }
+    line += &format!(", {}", counted(config.microbatches(), "microbatch"));
     if config.kind() == ScheduleKind::Interleaved {
         let sizes: Vec<u32> = config.groups().sizes(config.microbatches()).collect();
         let (first, rest) = (sizes[0], &sizes[1..]);
@@ -69,6 +66,15 @@ fn headline(config: &ScheduleConfig) -> String {
         line += ", forward only";
     }
     line
+}
+
+fn counted(count: u32, noun: &str) -> String {
+    let plural = match (count, noun) {
+        (1, _) => "",
+        (_, noun) if noun.ends_with("ch") => "es",
+        _ => "s",
+    };
+    format!("{count} {noun}{plural}")
 }
 
 fn figures(config: &ScheduleConfig, timeline: &Timeline, out: &mut dyn Write) -> Result<(), CommandError> {

@@ -1,0 +1,197 @@
+//! A rank's ends of the program's channels.
+//!
+//! Sends and receives are posted without waiting and waited for later; what is in flight belongs to the endpoint until
+//! then. On each channel they match in the order in which they are posted, and every message is checked against what
+//! the receive expects.
+
+mod memory;
+mod socket;
+
+use std::marker::PhantomData;
+use std::time::Duration;
+
+use pp_schedule::{Channel, Rank, Role};
+
+use crate::error::{CommError, Operation};
+use crate::message::{Boundary, Buffer, Envelope};
+
+pub(crate) use memory::MemoryTransport;
+pub(crate) use socket::{SocketBoard, SocketState, SocketTransport};
+
+/// How long a wait lasts unless said otherwise.
+pub const DEFAULT_DEADLINE: Duration = Duration::from_secs(60);
+
+/// A rank's ends of its channels, over memory or sockets.
+///
+/// It stays on the thread that made it (some transports must); to leave in good order, call [`Endpoint::close`]. Dropped
+/// without that, the rank counts as lost.
+#[derive(Debug)]
+pub struct Endpoint {
+    rank: Rank,
+    /// The channels that start or end here.
+    channels: Vec<Channel>,
+    deadline: Duration,
+    transport: Transport,
+    one_thread: PhantomData<*const ()>,
+}
+
+/// The transports there are: a closed set, so that programs need no type parameter for them.
+#[derive(Debug)]
+enum Transport {
+    Memory(MemoryTransport),
+    Socket(SocketTransport),
+}
+
+/// A send in flight.
+#[derive(Debug)]
+#[must_use = "a send is complete only once it was waited for"]
+pub struct SendTicket {
+    operation: Operation,
+    number: u64,
+}
+
+/// A receive in flight.
+#[derive(Debug)]
+#[must_use = "a receive gives its message only when it is waited for"]
+pub struct RecvTicket {
+    operation: Operation,
+    boundary: Boundary,
+    number: u64,
+}
+
+impl Endpoint {
+    pub(crate) fn memory(channels: Vec<Channel>, deadline: Duration, transport: MemoryTransport) -> Self {
+        Self::new(transport.rank(), channels, deadline, Transport::Memory(transport))
+    }
+
+    pub(crate) fn socket(rank: Rank, channels: Vec<Channel>, deadline: Duration, transport: SocketTransport) -> Self {
+        Self::new(rank, channels, deadline, Transport::Socket(transport))
+    }
+
+    const fn new(rank: Rank, channels: Vec<Channel>, deadline: Duration, transport: Transport) -> Self {
+        Self { rank, channels, deadline, transport, one_thread: PhantomData }
+    }
+
+    /// The rank it belongs to.
+    pub const fn rank(&self) -> Rank {
+        self.rank
+    }
+
+    /// The channels it has an end of.
+    pub fn channels(&self) -> &[Channel] {
+        &self.channels
+    }
+
+    /// How long each wait may last.
+    pub const fn deadline(&self) -> Duration {
+        self.deadline
+    }
+
+    /// Sets how long each wait from now on may last.
+    pub const fn set_deadline(&mut self, deadline: Duration) {
+        self.deadline = deadline;
+    }
+
+    /// Starts a send.
+    ///
+    /// # Errors
+    /// [`CommError::NoChannel`], [`CommError::WrongEnd`], or what the channel already failed with.
+    pub fn post_send(&mut self, channel: Channel, envelope: Envelope, buffer: Buffer) -> Result<SendTicket, CommError> {
+        let link = self.link(channel, Role::Send)?;
+        let number = match &mut self.transport {
+            Transport::Memory(memory) => memory.post_send(link, envelope, buffer),
+            Transport::Socket(socket) => socket.post_send(link, envelope, buffer)?,
+        };
+        Ok(SendTicket { operation: Operation { role: Role::Send, channel, envelope }, number })
+    }
+
+    /// Starts a receive of a message that both sides agreed to be `boundary`.
+    ///
+    /// # Errors
+    /// As [`Endpoint::post_send`].
+    pub fn post_recv(
+        &mut self,
+        channel: Channel,
+        envelope: Envelope,
+        boundary: Boundary,
+    ) -> Result<RecvTicket, CommError> {
+        let link = self.link(channel, Role::Receive)?;
+        let number = match &mut self.transport {
+            Transport::Memory(memory) => memory.post_recv(link),
+            Transport::Socket(socket) => socket.post_recv(link, envelope, &boundary)?,
+        };
+        Ok(RecvTicket { operation: Operation { role: Role::Receive, channel, envelope }, boundary, number })
+    }
+
+    /// Waits until a send is complete: until then its buffer belongs to the endpoint.
+    ///
+    /// # Errors
+    /// [`CommError::Deadline`], [`CommError::PeerLost`], or what else the channel failed with.
+    pub fn wait_send(&mut self, ticket: SendTicket) -> Result<(), CommError> {
+        let SendTicket { operation, number } = ticket;
+        let link = self.link(operation.channel, Role::Send)?;
+        let sent = match &mut self.transport {
+            Transport::Memory(memory) => memory.wait_send(link, number, self.deadline)?,
+            Transport::Socket(socket) => socket.wait_send(link, number, self.deadline)?,
+        };
+        sent.ok_or(CommError::Deadline { operation, limit: self.deadline })
+    }
+
+    /// Waits for a message.
+    ///
+    /// # Errors
+    /// [`CommError::Deadline`], [`CommError::PeerLost`], [`CommError::WrongMessage`] and [`CommError::WrongBoundary`]
+    /// when something else arrived than was expected, or what else the channel failed with.
+    pub fn wait_recv(&mut self, ticket: RecvTicket) -> Result<Buffer, CommError> {
+        let RecvTicket { operation, boundary, number } = ticket;
+        let link = self.link(operation.channel, Role::Receive)?;
+        let received = match &mut self.transport {
+            Transport::Memory(memory) => {
+                let found = memory.wait_recv(link, number, self.deadline)?;
+                found.map(|(found, buffer)| {
+                    check_arrival(operation.channel, (operation.envelope, &boundary), (found, buffer.boundary()))
+                        .map(|()| buffer)
+                })
+            }
+            Transport::Socket(socket) => socket.wait_recv(link, number, self.deadline)?.map(Ok),
+        };
+        received.unwrap_or(Err(CommError::Deadline { operation, limit: self.deadline }))
+    }
+
+    /// Leaves in good order. Whoever still waits for this rank gets [`CommError::PeerLost`].
+    pub fn close(self) {
+        match self.transport {
+            Transport::Memory(memory) => memory.close(),
+            // What was sent is on its way; the links close behind it.
+            Transport::Socket(socket) => drop(socket),
+        }
+    }
+
+    /// The place of a channel in [`Endpoint::channels`], if this rank is at the end that plays `role`.
+    fn link(&self, channel: Channel, role: Role) -> Result<usize, CommError> {
+        let rank = self.rank;
+        let found = self.channels.iter().position(|&known| known == channel);
+        let link = found.ok_or(CommError::NoChannel { rank, channel })?;
+        let end = match role {
+            Role::Send => channel.source,
+            Role::Receive => channel.destination,
+        };
+        if end == rank { Ok(link) } else { Err(CommError::WrongEnd { rank, channel, role }) }
+    }
+}
+
+/// Whether what arrived is what was expected: first which message it is, then its type and shape.
+fn check_arrival(
+    channel: Channel,
+    (expected, agreed): (Envelope, &Boundary),
+    (found, sent): (Envelope, &Boundary),
+) -> Result<(), CommError> {
+    if found != expected {
+        return Err(CommError::WrongMessage { channel, expected, found });
+    }
+    if sent != agreed {
+        let (agreed, sent) = (agreed.clone(), sent.clone());
+        return Err(CommError::WrongBoundary { channel, envelope: expected, expected: agreed, found: sent });
+    }
+    Ok(())
+}

@@ -1,0 +1,84 @@
+//! Executes pipeline programs: messages between ranks, and the one loop that runs a rank's program.
+//!
+//! The rooms, from the ground up (each uses only those above it in this list):
+//!
+//! - [`Buffer`], [`Boundary`], [`Envelope`]: what travels, and the contract it must fulfil;
+//! - [`CommError`]: what can go wrong between ranks; nothing blocks without a deadline, and every error names the ranks;
+//! - [`Endpoint`]: a rank's ends of the program's channels, in memory ([`memory_fabric`]) or over sockets;
+//! - [`Control`]: a barrier and the exchange of small values in rank order;
+//! - [`Host`] and [`join`]: how processes find each other, check that they run the same program, and make every link
+//!   before step 0;
+//! - [`execute`]: runs a [`CertifiedProgram`](pp_schedule::CertifiedProgram) over an endpoint, calling a [`StageCompute`].
+//!
+//! # Example
+//! Two ranks in two threads run a schedule whose stages add one:
+//! ```
+//! use std::{convert::Infallible, time::Duration};
+//! use pp_comm::{Boundary, Buffer, DType, MemorySpec, StageCompute, Task, execute, memory_fabric};
+//! use pp_schedule::{ScheduleConfig, ScheduleSpec, lower::lanes, verify};
+//!
+//! struct AddOne {
+//!     last: bool,
+//! }
+//!
+//! impl StageCompute for AddOne {
+//!     type Error = Infallible;
+//!     fn forward(&mut self, _: Task, input: Option<Buffer>) -> Result<Option<Buffer>, Infallible> {
+//!         let x = input.map_or(0, |buffer| buffer.as_i64().expect("agreed to be i64")[0]);
+//!         Ok((!self.last).then(|| Buffer::i64(&[1], vec![x + 1]).expect("one element")))
+//!     }
+//!     // A real stage has backwards too; this program is forward-only.
+//!     fn backward(&mut self, _: Task, gradient: Option<Buffer>) -> Result<Option<Buffer>, Infallible> {
+//!         Ok(gradient)
+//!     }
+//!     fn backward_input(&mut self, _: Task, gradient: Option<Buffer>) -> Result<Option<Buffer>, Infallible> {
+//!         Ok(gradient)
+//!     }
+//!     fn backward_weight(&mut self, _: Task) -> Result<(), Infallible> {
+//!         Ok(())
+//!     }
+//! }
+//!
+//! let config = ScheduleConfig::new(&ScheduleSpec::new(2, 1, 3))?.to_forward_only();
+//! let verified = verify(lanes::lower(&config))?;
+//! let boundary = Boundary::new(DType::I64, &[1])?;
+//! let channels = verified.program().channels.clone();
+//! let spec = MemorySpec { n_ranks: 2, channels, capacity: 0, deadline: Duration::from_secs(5) };
+//! std::thread::scope(|scope| {
+//!     for builder in memory_fabric(spec).expect("both ranks exist") {
+//!         let (verified, boundary) = (&verified, &boundary);
+//!         scope.spawn(move || {
+//!             let mut member = builder.build();
+//!             let rank = member.endpoint.rank();
+//!             let mut stage = AddOne { last: rank.0 == 1 };
+//!             execute(&verified.certified(rank), 0, &mut member.endpoint, boundary, &mut stage).expect("runs");
+//!             member.close();
+//!         });
+//!     }
+//! });
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod board;
+mod control;
+mod deadline;
+mod endpoint;
+mod error;
+mod executor;
+mod fabric;
+mod member;
+mod message;
+mod rendezvous;
+mod round;
+mod wire;
+
+pub use control::{Control, MAX_COLLECTIVE_BYTES};
+pub use endpoint::{DEFAULT_DEADLINE, Endpoint, RecvTicket, SendTicket};
+pub use error::{Collective, CommError, Operation};
+
+pub use executor::{ExecError, ExecFault, StageCompute, StepReport, Task, execute};
+pub use member::{Member, MemoryBuilder, MemorySpec, memory_fabric};
+pub use message::{Boundary, Buffer, BufferError, DType, Envelope, HeaderError, MAX_DIMS, MAX_MESSAGE_BYTES};
+pub use rendezvous::{
+    Host, HostSpec, JoinSpec, Joined, Refusal, RendezvousError, await_address, join, publish_address,
+};

@@ -1,0 +1,151 @@
+//! The contract of a boundary: the element type and shape that both its sides agreed on beforehand.
+
+use std::fmt;
+
+/// The most dimensions a shape may have: what the fixed-size header has room for.
+pub const MAX_DIMS: usize = 8;
+
+/// The most bytes a message may have (4 GiB). Every length is checked against it before anything is allocated.
+pub const MAX_MESSAGE_BYTES: u64 = 1 << 32;
+
+/// The type of a buffer's elements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum DType {
+    /// 32-bit floats.
+    F32 = 1,
+    /// 64-bit floats.
+    F64 = 2,
+    /// 64-bit integers.
+    I64 = 3,
+}
+
+impl DType {
+    const ALL: [Self; 3] = [Self::F32, Self::F64, Self::I64];
+
+    /// Bytes per element.
+    pub const fn n_bytes(self) -> usize {
+        match self {
+            Self::F32 => 4,
+            Self::F64 | Self::I64 => 8,
+        }
+    }
+
+    /// The type with this number on the wire.
+    pub(crate) fn from_code(code: u8) -> Option<Self> {
+        Self::ALL.into_iter().find(|dtype| *dtype as u8 == code)
+    }
+}
+
+impl fmt::Display for DType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::F32 => "f32",
+            Self::F64 => "f64",
+            Self::I64 => "i64",
+        })
+    }
+}
+
+/// Element type and shape of a message. One that exists fits the wire and the length bound.
+///
+/// ```
+/// use pp_comm::{Boundary, DType};
+/// let boundary = Boundary::new(DType::F32, &[4, 128, 256])?;
+/// assert_eq!(boundary.n_bytes(), 4 * 128 * 256 * 4);
+/// assert_eq!(boundary.to_string(), "f32 [4, 128, 256]");
+/// # Ok::<(), pp_comm::BufferError>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Boundary {
+    dtype: DType,
+    shape: Vec<usize>,
+}
+
+impl Boundary {
+    /// A contract.
+    ///
+    /// # Errors
+    /// [`BufferError::TooManyDims`], [`BufferError::TooLarge`].
+    pub fn new(dtype: DType, shape: &[usize]) -> Result<Self, BufferError> {
+        if shape.len() > MAX_DIMS {
+            return Err(BufferError::TooManyDims { n_dims: shape.len() });
+        }
+        let elements = shape.iter().try_fold(1_u64, |product, &dim| product.checked_mul(dim as u64));
+        let n_bytes = elements.and_then(|elements| elements.checked_mul(dtype.n_bytes() as u64));
+        match n_bytes {
+            Some(n_bytes) if n_bytes <= MAX_MESSAGE_BYTES && usize::try_from(n_bytes).is_ok() => {
+                Ok(Self { dtype, shape: shape.to_vec() })
+            }
+            _ => Err(BufferError::TooLarge { dtype, shape: shape.to_vec() }),
+        }
+    }
+
+    /// The element type.
+    pub const fn dtype(&self) -> DType {
+        self.dtype
+    }
+
+    /// The shape, outermost dimension first; empty for a scalar.
+    pub fn shape(&self) -> &[usize] {
+        &self.shape
+    }
+
+    /// How many elements.
+    pub fn n_elements(&self) -> usize {
+        self.shape.iter().product()
+    }
+
+    /// How many bytes.
+    pub fn n_bytes(&self) -> usize {
+        self.n_elements() * self.dtype.n_bytes()
+    }
+}
+
+impl fmt::Display for Boundary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {:?}", self.dtype, self.shape)
+    }
+}
+
+/// Why there is no such buffer or boundary.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum BufferError {
+    /// More dimensions than a header holds.
+    #[error("a shape of {n_dims} dimensions is given, but a message has at most {MAX_DIMS}")]
+    TooManyDims {
+        /// Dimensions given.
+        n_dims: usize,
+    },
+    /// More bytes than a message may have.
+    #[error("{dtype} {shape:?} is more than {MAX_MESSAGE_BYTES} bytes, the most a message may have")]
+    TooLarge {
+        /// The element type.
+        dtype: DType,
+        /// The shape.
+        shape: Vec<usize>,
+    },
+    /// Shape and data disagree.
+    #[error("{boundary} has {} elements, but {given} are given", boundary.n_elements())]
+    Length {
+        /// What the data should be.
+        boundary: Boundary,
+        /// Elements given.
+        given: usize,
+    },
+    /// Another element type than asked for.
+    #[error("a buffer of {asked} is asked for, but it is {found}")]
+    DType {
+        /// What was asked for.
+        asked: DType,
+        /// What there is.
+        found: Boundary,
+    },
+    /// The allocator said no.
+    #[error("no memory for a buffer of {boundary}, {} bytes", boundary.n_bytes())]
+    Allocation {
+        /// What did not fit.
+        boundary: Boundary,
+    },
+}

@@ -1,0 +1,128 @@
+//! A rank's side of the rendezvous.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use pp_schedule::{Certificate, Channel, Fingerprint, Rank};
+
+use super::links::Linking;
+use super::protocol::{Hello, MAX_WELCOME_BYTES, VERSION, Welcome};
+use super::{Refusal, RendezvousError};
+use crate::board::Board;
+use crate::control::{Control, SocketControl};
+use crate::deadline::Deadline;
+use crate::endpoint::{Endpoint, SocketState, SocketTransport};
+use crate::member::{Member, channels_of};
+use crate::wire::{Kind, invalid, read_frame, write_frame};
+
+/// Pause between two attempts to reach the host.
+const RETRY: Duration = Duration::from_millis(10);
+
+/// The host's verdict comes at its deadline; a rank gives it this long to arrive.
+const VERDICT_GRACE: Duration = Duration::from_secs(1);
+
+/// Who joins.
+#[derive(Clone, Debug)]
+pub struct JoinSpec {
+    /// Where the host listens; it need not do so yet. Every rank should give the same address, rank 0 too: the address
+    /// by which a rank reaches the host is also the one by which the others will reach the rank.
+    pub host: SocketAddr,
+    /// The rank that joins.
+    pub rank: Rank,
+    /// How many ranks it believes there are.
+    pub n_ranks: u32,
+    /// The fingerprints of the programs it has built, in the order of the host's certificates.
+    pub fingerprints: Vec<Fingerprint>,
+    /// The channels of all its programs together; those of other ranks are passed over.
+    pub channels: Vec<Channel>,
+    /// How long the rendezvous may take as a whole, and each wait after it.
+    pub deadline: Duration,
+}
+
+/// What a rank has once all have joined.
+#[derive(Debug)]
+pub struct Joined {
+    /// Its place in the run.
+    pub member: Member,
+    /// The certificates of the programs, as the host gave them: they make the rank's own programs fit to be executed.
+    pub certificates: Vec<Certificate>,
+}
+
+/// Joins a run: returns once every rank is there, fits, and has made all its links.
+///
+/// # Errors
+/// [`RendezvousError`], which names the ranks that are missing or do not fit.
+pub fn join(spec: &JoinSpec) -> Result<Joined, RendezvousError> {
+    let &JoinSpec { rank, n_ranks, deadline: limit, .. } = spec;
+    let deadline = Deadline::after(limit);
+    let cannot = || RendezvousError::system(format!("join as rank {rank}"));
+    let mut stream = dial(spec.host, deadline)?;
+    // The address by which this machine reaches the host is one by which the others reach this machine.
+    let local = stream.local_addr().map_err(cannot())?.ip();
+    let listener = TcpListener::bind((local, 0)).map_err(cannot())?;
+    listener.set_nonblocking(true).map_err(cannot())?;
+    let address = listener.local_addr().map_err(cannot())?;
+    let fingerprints = spec.fingerprints.clone();
+    let hello = Hello { version: VERSION, n_ranks, rank, fingerprints, address };
+    let answer = ask(&mut stream, &hello, deadline).and_then(|answer| check_size(answer, n_ranks));
+    let no_answer = |reason| RendezvousError::NoAnswer { rank, address: spec.host, limit, reason };
+    let Welcome { run, addresses, certificates } = match answer {
+        Ok(Ok(welcome)) => welcome,
+        Ok(Err(refusal)) => return Err(RendezvousError::Refused(refusal)),
+        Err(error) => return Err(no_answer(error.to_string())),
+    };
+
+    let channels = channels_of(rank, &spec.channels);
+    let board = Arc::new(Board::new(SocketState::with_links(channels.len())));
+    // Listening to the host from here on: a rank that is lost while the links are made shows at once.
+    let control = SocketControl::new(stream, n_ranks, limit, Arc::clone(&board)).map_err(cannot())?;
+    let mut control = Control::socket(rank, n_ranks, limit, control);
+    let linking = Linking { rank, run, addresses: &addresses, listener: &listener, deadline, board: &board };
+    let links = linking.make(&channels)?;
+    let endpoint = Endpoint::socket(rank, channels, limit, SocketTransport::new(rank, links, board)?);
+    control.barrier()?;
+    Ok(Joined { member: Member { endpoint, control }, certificates })
+}
+
+/// Reaches the host, which may still be starting.
+fn dial(address: SocketAddr, deadline: Deadline) -> Result<TcpStream, RendezvousError> {
+    let mut last = None;
+    while let Some(left) = deadline.remaining() {
+        match TcpStream::connect_timeout(&address, left) {
+            // On a free local port the system can connect a socket to itself; that is no host.
+            Ok(stream) if stream.local_addr().ok() == stream.peer_addr().ok() => {}
+            Ok(stream) => return Ok(stream),
+            Err(error) => last = Some(error),
+        }
+        thread::sleep(RETRY.min(left));
+    }
+    let reason = last.map_or_else(|| "no time was given".to_owned(), |error| error.to_string());
+    Err(RendezvousError::Unreachable { address, limit: deadline.limit(), reason })
+}
+
+/// Says hello and waits for the host's answer, which comes when all ranks are there.
+fn ask(stream: &mut TcpStream, hello: &Hello, deadline: Deadline) -> io::Result<Result<Welcome, Refusal>> {
+    stream.set_nodelay(true)?;
+    let left = deadline.with_grace(VERDICT_GRACE).remaining().ok_or(io::ErrorKind::TimedOut)?;
+    stream.set_read_timeout(Some(left))?;
+    write_frame(stream, Kind::Hello, hello.rank.0, 0, &hello.encode())?;
+    let answer = read_frame(stream, MAX_WELCOME_BYTES)?;
+    match answer.kind {
+        Kind::Welcome => Welcome::decode(&answer.payload).map(Ok),
+        Kind::Refused => Refusal::decode(&answer.payload).map(Err),
+        kind => Err(invalid(format!("a frame of kind {kind:?}"))),
+    }
+}
+
+/// A welcome must have an address for each rank: links are made by them.
+fn check_size(answer: Result<Welcome, Refusal>, n_ranks: u32) -> io::Result<Result<Welcome, Refusal>> {
+    match &answer {
+        Ok(welcome) if welcome.addresses.len() != n_ranks as usize => {
+            Err(invalid(format!("a welcome for {} ranks", welcome.addresses.len())))
+        }
+        _ => Ok(answer),
+    }
+}

@@ -1,0 +1,111 @@
+//! What the tests share: fabrics of every kind, and members that run a body on a thread per rank.
+
+use std::net::TcpListener;
+use std::sync::Barrier;
+use std::thread;
+use std::time::Duration;
+
+use pp_comm::{Boundary, Buffer, DType, Envelope, Host, HostSpec, JoinSpec, Member, MemorySpec, join, memory_fabric};
+use pp_schedule::{Channel, Direction, Message, Microbatch, Rank, Stage};
+
+/// Long enough for a loaded machine; no test that passes waits for it.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// How soon a peer's end must show, on a loaded machine; deadlines are far longer.
+pub(crate) const AT_ONCE: Duration = Duration::from_secs(10);
+
+/// A kind of fabric.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Memory(u64),
+    Socket,
+}
+
+/// Every kind that the same body must pass on.
+pub(crate) const ALL: [Kind; 4] = [Kind::Memory(0), Kind::Memory(1), Kind::Memory(4), Kind::Socket];
+
+/// Runs `body` for every rank of a new fabric, each on a thread of its own; gives the results in rank order.
+pub(crate) fn run<R: Send>(
+    kind: Kind,
+    n_ranks: u32,
+    channels: &[Channel],
+    body: impl Fn(Member) -> R + Sync,
+) -> Vec<R> {
+    run_within(PATIENCE, kind, n_ranks, channels, body)
+}
+
+/// The same with another deadline, for collectives too.
+pub(crate) fn run_within<R: Send>(
+    deadline: Duration,
+    kind: Kind,
+    n_ranks: u32,
+    channels: &[Channel],
+    body: impl Fn(Member) -> R + Sync,
+) -> Vec<R> {
+    match kind {
+        Kind::Memory(capacity) => {
+            let spec = MemorySpec { n_ranks, channels: channels.to_vec(), capacity, deadline };
+            let builders = memory_fabric(spec).expect("the channels are between the ranks");
+            each(builders, |builder| body(builder.build()))
+        }
+        Kind::Socket => {
+            let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+            let spec = HostSpec { n_ranks, certificates: Vec::new(), deadline };
+            let host = Host::spawn(listener, spec).expect("a host");
+            let address = host.address();
+            let results = each((0..n_ranks).map(Rank).collect(), |rank| {
+                let (fingerprints, channels) = (Vec::new(), channels.to_vec());
+                let spec = JoinSpec { host: address, rank, n_ranks, fingerprints, channels, deadline };
+                body(join(&spec).expect("all ranks join").member)
+            });
+            host.wait(PATIENCE).expect("all ranks have left");
+            results
+        }
+    }
+}
+
+/// A thread per item; panics as the first thread that does.
+pub(crate) fn each<T: Send, R: Send>(items: Vec<T>, body: impl Fn(T) -> R + Sync) -> Vec<R> {
+    let body = &body;
+    thread::scope(|scope| {
+        let threads: Vec<_> = items.into_iter().map(|item| scope.spawn(move || body(item))).collect();
+        let join = |thread: thread::ScopedJoinHandle<'_, R>| {
+            thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        };
+        threads.into_iter().map(join).collect()
+    })
+}
+
+pub(crate) const fn channel(source: u32, destination: u32, direction: Direction) -> Channel {
+    Channel { source: Rank(source), destination: Rank(destination), direction }
+}
+
+/// Rank 0 to rank 1.
+pub(crate) const FORTH: Channel = channel(0, 1, Direction::Forward);
+/// Rank 1 to rank 0.
+pub(crate) const BACK: Channel = channel(1, 0, Direction::Backward);
+
+/// Some message of a direction.
+pub(crate) const fn envelope(channel: Channel, step: u64, microbatch: u32) -> Envelope {
+    let message = Message {
+        direction: channel.direction,
+        stage: Stage(channel.destination.0),
+        microbatch: Microbatch(microbatch),
+    };
+    Envelope { step, message }
+}
+
+/// A buffer of floats that can be told from others.
+pub(crate) fn floats(len: usize, seed: f32) -> Buffer {
+    let value = |index: usize| seed + (index % 1000) as f32;
+    Buffer::f32(&[len], (0..len).map(value).collect()).expect("as long as its shape")
+}
+
+pub(crate) fn floats_of(len: usize) -> Boundary {
+    Boundary::new(DType::F32, &[len]).expect("a small shape")
+}
+
+/// A meeting point outside the fabric, for bodies that must not end before each other.
+pub(crate) fn meeting(n_ranks: usize) -> Barrier {
+    Barrier::new(n_ranks)
+}

@@ -1,0 +1,389 @@
+//! The executor over every schedule there is, with stages that do integer arithmetic, against a serial reference.
+
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::error::Error;
+use std::time::Duration;
+
+use crate::common::{Kind, PATIENCE, meeting, run};
+use pp_comm::{
+    Boundary, Buffer, CommError, DType, ExecError, ExecFault, Member, StageCompute, StepReport, Task, execute,
+};
+use pp_schedule::{
+    Channel, Direction, Extent, GPipeBackward, Order, Rank, ScheduleConfig, ScheduleKind, ScheduleSpec, SlotClass,
+    VerifiedProgram, Work, WorkKind,
+    lower::lanes::{self, Options},
+    verify,
+};
+
+/// What a step computes: the loss per microbatch and a weight gradient per stage.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Outcome {
+    losses: BTreeMap<u32, i64>,
+    gradients: BTreeMap<u32, i64>,
+}
+
+fn data(microbatch: u32) -> i64 {
+    17 * i64::from(microbatch) + 1
+}
+
+fn weight(stage: u32) -> i64 {
+    2 * i64::from(stage) + 3
+}
+
+fn gradient_of_loss(y: i64) -> i64 {
+    y.wrapping_mul(5).wrapping_add(1)
+}
+
+/// The same computations one after the other.
+fn serial(n_stages: u32, microbatches: u32, forward_only: bool) -> Outcome {
+    let mut outcome = Outcome::default();
+    for microbatch in 0..microbatches {
+        let mut inputs = Vec::new();
+        let mut x = data(microbatch);
+        for stage in 0..n_stages {
+            inputs.push(x);
+            x = x.wrapping_mul(weight(stage));
+        }
+        outcome.losses.insert(microbatch, x);
+        let mut gradient = gradient_of_loss(x);
+        for stage in (0..n_stages).rev().filter(|_| !forward_only) {
+            let sum = outcome.gradients.entry(stage).or_default();
+            *sum = sum.wrapping_add(gradient.wrapping_mul(inputs[stage as usize]));
+            gradient = gradient.wrapping_mul(weight(stage));
+        }
+    }
+    outcome
+}
+
+/// A rank's stages. What a forward leaves is kept by slot, as a model would.
+#[derive(Default)]
+struct Toy {
+    n_stages: u32,
+    saved: BTreeMap<usize, (i64, i64)>,
+    outcome: Outcome,
+}
+
+impl Toy {
+    fn new(n_stages: u32) -> Self {
+        Self { n_stages, ..Self::default() }
+    }
+
+    fn value(buffer: Buffer) -> i64 {
+        buffer.into_i64().expect("agreed")[0]
+    }
+
+    fn buffer(value: i64) -> Buffer {
+        Buffer::i64(&[1], vec![value]).expect("one element")
+    }
+
+    /// The gradient of a stage's output, and its input; the state stays.
+    fn gradient(&mut self, task: Task, gradient: Option<Buffer>) -> (i64, i64) {
+        let slot = task.saved.expect("not forward-only").idx();
+        let (x, y) = self.saved[&slot];
+        let is_last = task.work.stage.0 + 1 == self.n_stages;
+        assert_eq!(gradient.is_none(), is_last, "{}", task.work);
+        (gradient.map_or_else(|| gradient_of_loss(y), Self::value), x)
+    }
+
+    fn input_gradient(task: Task, gradient: i64) -> Option<Buffer> {
+        (task.work.stage.0 > 0).then(|| Self::buffer(gradient.wrapping_mul(weight(task.work.stage.0))))
+    }
+
+    fn accumulate(&mut self, task: Task, gradient: i64, x: i64) {
+        let sum = self.outcome.gradients.entry(task.work.stage.0).or_default();
+        *sum = sum.wrapping_add(gradient.wrapping_mul(x));
+        self.saved.remove(&task.saved.expect("not forward-only").idx());
+    }
+}
+
+impl StageCompute for Toy {
+    type Error = Infallible;
+
+    fn forward(&mut self, task: Task, input: Option<Buffer>) -> Result<Option<Buffer>, Infallible> {
+        let (stage, microbatch) = (task.work.stage.0, task.work.microbatch.0);
+        assert_eq!(input.is_none(), stage == 0, "{}", task.work);
+        let x = input.map_or_else(|| data(microbatch), Self::value);
+        let y = x.wrapping_mul(weight(stage));
+        if let Some(slot) = task.saved {
+            assert_eq!(self.saved.insert(slot.idx(), (x, y)), None, "{slot} is still in use");
+        }
+        if stage + 1 == self.n_stages {
+            self.outcome.losses.insert(microbatch, y);
+            return Ok(None);
+        }
+        Ok(Some(Self::buffer(y)))
+    }
+
+    fn backward(&mut self, task: Task, gradient: Option<Buffer>) -> Result<Option<Buffer>, Infallible> {
+        let (gradient, x) = self.gradient(task, gradient);
+        self.accumulate(task, gradient, x);
+        Ok(Self::input_gradient(task, gradient))
+    }
+
+    fn backward_input(&mut self, task: Task, gradient: Option<Buffer>) -> Result<Option<Buffer>, Infallible> {
+        let (gradient, x) = self.gradient(task, gradient);
+        // From here on it keeps the gradient for the weights, beside the input.
+        self.saved.insert(task.saved.expect("not forward-only").idx(), (x, gradient));
+        Ok(Self::input_gradient(task, gradient))
+    }
+
+    fn backward_weight(&mut self, task: Task) -> Result<(), Infallible> {
+        let (x, gradient) = self.saved[&task.saved.expect("not forward-only").idx()];
+        self.accumulate(task, gradient, x);
+        Ok(())
+    }
+}
+
+fn one_integer() -> Boundary {
+    Boundary::new(DType::I64, &[1]).expect("a small shape")
+}
+
+/// Runs a step on a rank and compares the slots it counted with those the program states.
+fn step_on(member: &mut Member, verified: &VerifiedProgram, step: u64) -> Outcome {
+    let certified = verified.certified(member.endpoint.rank());
+    let mut toy = Toy::new(verified.program().extent.placement.n_stages());
+    let report = execute(&certified, step, &mut member.endpoint, &one_integer(), &mut toy).expect("it runs");
+    for class in SlotClass::ALL {
+        assert_eq!(report.peak(class), certified.program().n_slots(class), "{}", class.name());
+    }
+    assert!(report.total >= report.compute + report.wait_send + report.wait_receive);
+    assert!(toy.saved.is_empty());
+    toy.outcome
+}
+
+/// Runs programs one after the other on one fabric and compares each with the serial reference.
+fn compare(kind: Kind, programs: &[VerifiedProgram]) {
+    let channels: Vec<Channel> = programs.iter().flat_map(|verified| verified.program().channels.clone()).collect();
+    let placement = programs[0].program().extent.placement;
+    let outcomes = run(kind, placement.n_ranks(), &channels, |mut member| {
+        let steps = programs.iter().zip(0..);
+        let outcomes: Vec<Outcome> = steps.map(|(verified, step)| step_on(&mut member, verified, step)).collect();
+        member.control.barrier().expect("all are done");
+        member.close();
+        outcomes
+    });
+    for (index, verified) in programs.iter().enumerate() {
+        let mut whole = Outcome::default();
+        for outcome in outcomes.iter().map(|outcomes| outcomes[index].clone()) {
+            whole.losses.extend(outcome.losses);
+            whole.gradients.extend(outcome.gradients);
+        }
+        let extent = verified.program().extent;
+        assert_eq!(whole, serial(placement.n_stages(), extent.microbatches, extent.forward_only), "{extent:?}");
+    }
+}
+
+fn verified(config: &ScheduleConfig) -> VerifiedProgram {
+    verify(lanes::lower(config)).expect("every schedule is sound")
+}
+
+/// Every schedule over `pp` ranks with `vp` chunks, each with its validation program after it.
+fn all_schedules(pp: u32, vp: u32) -> Vec<VerifiedProgram> {
+    let mut programs = Vec::new();
+    for microbatches in [1, 2, 3, 4, 7, 8] {
+        let base = ScheduleSpec { allow_bubbles: true, ..ScheduleSpec::new(pp, vp, microbatches) };
+        let gpipe = |order| ScheduleSpec {
+            schedule: Some(ScheduleKind::GPipe),
+            gpipe_backward: Some(order),
+            allow_bubbles: false,
+            ..base.clone()
+        };
+        let strict = ScheduleSpec { allow_bubbles: false, ..base.clone() };
+        let specs = [gpipe(GPipeBackward::Reverse), gpipe(GPipeBackward::Ascending), strict, base];
+        // What the rules of a schedule do not allow is not tried.
+        for config in specs.iter().filter_map(|spec| ScheduleConfig::new(spec).ok()) {
+            programs.push(verified(&config));
+            programs.push(verified(&config.to_forward_only()));
+        }
+    }
+    programs
+}
+
+#[test]
+fn every_schedule_computes_what_a_serial_run_does() {
+    for (pp, vp) in (1..=4).flat_map(|pp| (1..=3).map(move |vp| (pp, vp))) {
+        let programs = all_schedules(pp, vp);
+        assert!(programs.len() >= 12, "pp {pp}, vp {vp}");
+        for kind in [Kind::Memory(0), Kind::Memory(1), Kind::Socket] {
+            compare(kind, &programs);
+        }
+    }
+}
+
+/// Validation, training, validation: the channels of the one serve the other.
+#[test]
+fn forward_only_and_training_programs_take_turns_on_one_fabric() {
+    let config = ScheduleConfig::new(&ScheduleSpec::new(3, 2, 6)).expect("a valid schedule");
+    let (train, eval) = (verified(&config), verified(&config.to_forward_only()));
+    assert!(eval.program().channels.len() < train.program().channels.len());
+    for kind in crate::common::ALL {
+        compare(kind, &[eval.clone(), train.clone(), eval.clone(), train.clone()]);
+    }
+}
+
+/// Backwards split in two, the weights' part last of all: no schedule needs an executor of its own.
+#[test]
+fn split_backwards_run_too() {
+    let config = ScheduleConfig::new(&ScheduleSpec::new(3, 1, 4)).expect("a valid schedule");
+    let rows = Order::generate(&config).rows().to_vec();
+    let with_kind = |work: &Work, kind| Work { kind, ..*work };
+    let split = rows.iter().map(|row| {
+        let weights = row.iter().filter(|work| work.kind == WorkKind::Backward);
+        let weights: Vec<Work> = weights.map(|work| with_kind(work, WorkKind::BackwardWeight)).collect();
+        let inputs = row.iter().map(|work| match work.kind {
+            WorkKind::Backward => with_kind(work, WorkKind::BackwardInput),
+            _ => *work,
+        });
+        inputs.chain(weights).collect()
+    });
+    let order = Order::new(Extent::from(&config), split.collect()).expect("it covers the step");
+    let verified = verify(lanes::lower_order(&order, Options::for_config(&config))).expect("it is sound");
+    for kind in crate::common::ALL {
+        compare(kind, std::slice::from_ref(&verified));
+    }
+}
+
+/// A stage that goes wrong at will.
+struct Faulty {
+    toy: Toy,
+    fault: Fault,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Fault {
+    None,
+    Fails,
+    MakesNothing,
+    MakesTooMuch,
+    MakesOtherShape,
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("out of luck")]
+struct OutOfLuck;
+
+impl StageCompute for Faulty {
+    type Error = OutOfLuck;
+
+    fn forward(&mut self, task: Task, input: Option<Buffer>) -> Result<Option<Buffer>, OutOfLuck> {
+        let Ok(made) = self.toy.forward(task, input);
+        match self.fault {
+            Fault::None => Ok(made),
+            Fault::Fails => Err(OutOfLuck),
+            Fault::MakesNothing => Ok(None),
+            Fault::MakesTooMuch => Ok(Some(Toy::buffer(1))),
+            Fault::MakesOtherShape => Ok(Some(Buffer::i64(&[2], vec![1, 2]).expect("two elements"))),
+        }
+    }
+
+    fn backward(&mut self, task: Task, gradient: Option<Buffer>) -> Result<Option<Buffer>, OutOfLuck> {
+        let Ok(made) = self.toy.backward(task, gradient);
+        Ok(made)
+    }
+
+    fn backward_input(&mut self, task: Task, gradient: Option<Buffer>) -> Result<Option<Buffer>, OutOfLuck> {
+        let Ok(made) = self.toy.backward_input(task, gradient);
+        Ok(made)
+    }
+
+    fn backward_weight(&mut self, task: Task) -> Result<(), OutOfLuck> {
+        let Ok(()) = self.toy.backward_weight(task);
+        Ok(())
+    }
+}
+
+fn run_faulty(member: &mut Member, verified: &VerifiedProgram, fault: Fault) -> Result<StepReport, ExecError> {
+    let mut stage = Faulty { toy: Toy::new(verified.program().extent.placement.n_stages()), fault };
+    let certified = verified.certified(member.endpoint.rank());
+    execute(&certified, 3, &mut member.endpoint, &one_integer(), &mut stage)
+}
+
+fn two_ranks() -> VerifiedProgram {
+    verified(&ScheduleConfig::new(&ScheduleSpec::new(2, 1, 4)).expect("a valid schedule"))
+}
+
+/// One rank's stage fails; the other must learn of it at once, and say where it was.
+#[test]
+fn a_failing_stage_is_named_and_its_peer_is_told() {
+    let verified = two_ranks();
+    for (kind, culprit) in crate::common::ALL.into_iter().flat_map(|kind| [0, 1].map(|rank| (kind, Rank(rank)))) {
+        run(kind, 2, &verified.program().channels, |mut member| {
+            let rank = member.endpoint.rank();
+            let fault = if rank == culprit { Fault::Fails } else { Fault::None };
+            let error = run_faulty(&mut member, &verified, fault).expect_err("one of the two fails");
+            assert_eq!((error.rank, error.step), (rank, 3));
+            match &*error.fault {
+                ExecFault::Stage(source) => {
+                    assert_eq!((rank, source.to_string().as_str()), (culprit, "out of luck"));
+                    assert_eq!((error.action.as_str(), error.peer), (format!("compute {rank}F0").as_str(), None));
+                    let root = error.source().and_then(Error::source).expect("the stage's own error");
+                    assert_eq!(root.to_string(), "out of luck");
+                }
+                ExecFault::Comm(CommError::PeerLost { rank: lost, .. }) => {
+                    assert_eq!((*lost, error.peer), (culprit, Some(culprit)));
+                }
+                other => panic!("{kind:?}: {error}: {other}"),
+            }
+        });
+    }
+}
+
+#[test]
+fn a_stage_must_make_what_the_program_has_a_place_for() {
+    let verified = two_ranks();
+    let faults = [(Fault::MakesNothing, 0), (Fault::MakesTooMuch, 1), (Fault::MakesOtherShape, 0)];
+    for (fault, culprit) in faults {
+        run(Kind::Memory(0), 2, &verified.program().channels, |mut member| {
+            let guilty = member.endpoint.rank() == Rank(culprit);
+            let error = run_faulty(&mut member, &verified, if guilty { fault } else { Fault::None });
+            let error = error.expect_err("one of the two fails");
+            let text = error.fault.to_string();
+            match (&*error.fault, fault) {
+                (ExecFault::Comm(CommError::PeerLost { .. }), _) if !guilty => {}
+                (ExecFault::NoOutput { .. }, Fault::MakesNothing) => assert!(text.contains("send slot 0"), "{text}"),
+                (ExecFault::NeedlessOutput { .. }, Fault::MakesTooMuch) => assert!(text.contains("i64 [1]"), "{text}"),
+                (ExecFault::WrongOutput { .. }, Fault::MakesOtherShape) => {
+                    assert!(text.contains("i64 [1]") && text.contains("i64 [2]"), "{text}");
+                }
+                _ => panic!("{error}: {text}"),
+            }
+        });
+    }
+}
+
+/// Rank 0 never sends: rank 1 must say who it is, the step, the action it is blocked on and whom it waits for.
+#[test]
+fn a_lost_send_is_reported_with_rank_step_action_and_peer() {
+    let verified = two_ranks();
+    for kind in crate::common::ALL {
+        let over = meeting(2);
+        run(kind, 2, &verified.program().channels, |mut member| {
+            if member.endpoint.rank() == Rank(1) {
+                member.endpoint.set_deadline(Duration::from_millis(200));
+                let error = run_faulty(&mut member, &verified, Fault::None).expect_err("nothing comes");
+                assert_eq!((error.rank, error.step, error.peer), (Rank(1), 3, Some(Rank(0))));
+                assert_eq!(error.action, "wait: receive from rank 0 the activation of microbatch 0 for stage 1");
+                let ExecFault::Comm(CommError::Deadline { operation, .. }) = *error.fault else { panic!("{error}") };
+                assert_eq!(operation.channel.direction, Direction::Forward);
+                let text = error.to_string();
+                assert!(text.starts_with("rank 1, step 3, action ") && text.contains("last done: post"), "{text}");
+            }
+            over.wait();
+        });
+    }
+}
+
+#[test]
+fn an_endpoint_of_another_rank_is_refused() {
+    let verified = two_ranks();
+    let mut alone = Member::alone(PATIENCE);
+    let mut toy = Toy::new(2);
+    let error = execute(&verified.certified(Rank(1)), 0, &mut alone.endpoint, &one_integer(), &mut toy);
+    let error = error.expect_err("the endpoint is rank 0's");
+    assert!(matches!(*error.fault, ExecFault::WrongRank { endpoint: Rank(0), program: Rank(1) }), "{error}");
+    let error = execute(&verified.certified(Rank(0)), 0, &mut alone.endpoint, &one_integer(), &mut toy);
+    let error = error.expect_err("it has no channels");
+    assert!(matches!(*error.fault, ExecFault::Comm(CommError::NoChannel { .. })), "{error}");
+    alone.close();
+}

@@ -1,0 +1,51 @@
+//! Token plus learned position embedding.
+
+use candle_core::Tensor;
+
+use crate::error::Result;
+use crate::ops;
+use crate::param::Param;
+
+/// `y[t] = tokens[x[t]] + positions[t % seq]`. Its input has no gradient, so its backward is for the weights alone.
+#[derive(Debug)]
+pub struct Embedding {
+    tokens: Param,
+    positions: Param,
+}
+
+impl Embedding {
+    /// From the tables `[vocab, hidden]` and `[seq, hidden]`.
+    pub fn new([tokens, positions]: [Param; 2]) -> Self {
+        Self { tokens, positions }
+    }
+
+    /// The activation `[batch, seq, hidden]` of `tokens` `[batch * seq]`, each below the vocabulary's size.
+    pub fn forward(&self, tokens: &[u32]) -> Result<Tensor> {
+        ops::embedding(tokens, self.tokens.value(), self.positions.value())
+    }
+
+    /// Adds to the gradients of both tables, from the gradient of the output.
+    pub fn backward_weight(&mut self, tokens: &[u32], dy: Tensor) -> Result<()> {
+        ops::embedding_backward(tokens, &dy, self.tokens.grad(), self.positions.grad())
+    }
+
+    /// The token table.
+    pub fn tokens(&self) -> &Param {
+        &self.tokens
+    }
+
+    /// The token table, to change.
+    pub fn tokens_mut(&mut self) -> &mut Param {
+        &mut self.tokens
+    }
+
+    /// The parameters, in canonical order.
+    pub fn params(&self) -> Vec<&Param> {
+        vec![&self.tokens, &self.positions]
+    }
+
+    /// The parameters, in canonical order, to change.
+    pub fn params_mut(&mut self) -> Vec<&mut Param> {
+        vec![&mut self.tokens, &mut self.positions]
+    }
+}

@@ -1,0 +1,49 @@
+//! GPT-2 in pipeline chunks, with explicit forward and backward on candle tensors.
+//!
+//! One microbatch's way down through this crate, and up again in its backward:
+//!
+//! | room | what is in it |
+//! |---|---|
+//! | [`stage`] | [`GptStage`]: a rank's chunks, as the executor calls them; slots, messages, losses |
+//! | [`chunk`] | [`GptChunk`]: the layers of one stage, embedding and head where they belong |
+//! | [`layers`] | linear, norm, attention, MLP, block, embedding, head, each with its backward in two parts |
+//! | [`param`] | a parameter: value, main gradient, AdamW in place |
+//! | `ops` | operations on tensors, by device and number type; on the CPU `pp-kernels` over the tensors' memory |
+//! | [`catalog`], [`init`] | which parameters there are, and their first values |
+//! | [`batch`], [`config`] | a microbatch's inputs, the model's shape |
+//!
+//! A room uses only those below it in this table.
+//!
+//! # Invariants
+//!
+//! * **No automatic differentiation.** candle's autograd is the oracle of the tests and never runs here.
+//! * **The cut does not show.** First values are keyed by a parameter's place in the whole model, gradients are summed
+//!   in the order backwards come, losses in ascending order: for the same order of backwards, every (pp, vp) has the
+//!   same bits.
+//! * **Gradients accumulate in place** into one main gradient per parameter, and are those of the *sum* of losses;
+//!   whoever owns the step divides once.
+//! * **The two gradients of a tied weight stay apart**, also on one rank, until [`GptStage::sum_tied_grad`] adds them.
+//! * **State is moved, not copied**: what a forward saves is consumed by its backward and freed as it goes.
+//!
+//! What is absent: communication, schedules, the optimizer's policy, checkpoint files, dropout, and so far any device
+//! but the CPU.
+
+pub mod batch;
+pub mod catalog;
+pub mod chunk;
+pub mod config;
+mod error;
+pub mod init;
+pub mod layers;
+mod ops;
+pub mod param;
+pub mod stage;
+
+pub use batch::MicroBatch;
+pub use candle_core::{DType, Device, Tensor};
+pub use chunk::{ChunkSpec, GptChunk, Numbers};
+pub use config::{GptConfig, GptOptions};
+pub use error::{ConfigError, ModelError, Result};
+pub use param::{Moments, Param};
+pub use pp_kernels::{AdamW, LossSum, loss::IGNORE};
+pub use stage::GptStage;

@@ -1,0 +1,100 @@
+//! The product's answers against tables recorded from the peers (`tests/golden/README.md` says how).
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+use pp_schedule::{Direction, Rank, ScheduleConfig, ScheduleSpec, ScheduleTable, figures, rank_order, receive_after};
+use xtask::golden::{Stem, answer_line, check_file, check_lines, read_lines};
+
+fn golden(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("golden").join(name)
+}
+
+#[test]
+fn every_recorded_answer_is_ours() {
+    for (name, lines) in [("megatron_tables.jsonl.gz", 1795), ("megatron_rejects.jsonl.gz", 576)] {
+        let report = check_file(&golden(name)).expect("readable");
+        assert_eq!(report.first_difference, None, "{name}");
+        assert_eq!(report.compared, lines, "{name}");
+    }
+}
+
+#[test]
+fn a_changed_value_is_found() {
+    let text = read_lines(&golden("megatron_tables.jsonl.gz")).expect("readable");
+    let line = text.lines().find(|line| line.contains(r#""kind":"order","pp":2,"vp":2,"m":4"#)).expect("a line");
+    let spoilt = line.replacen("[1,1,2,2", "[1,2,2,2", 1);
+    assert_ne!(spoilt, line);
+    let report = check_lines(Stem::MegatronTables, &spoilt).expect("a question");
+    let difference = report.first_difference.expect("found");
+    assert!(difference.contains("order[0][1]: recorded 2, ours 1 (after 1)"), "{difference}");
+
+    let accepted = r#"{"kind":"sweep","pp":4,"vp":2,"m":3,"N":4,"reject":null}"#;
+    let report = check_lines(Stem::MegatronRejects, accepted).expect("a question");
+    assert!(report.first_difference.expect("found").contains("--microbatches 4"));
+}
+
+#[test]
+fn answers_are_computed_and_not_copied() {
+    let lying = r#"{"kind":"table","vp":2,"m":2,"N":2,"table":"nothing"}"#;
+    let answer = answer_line(Stem::MegatronTables, lying).expect("a question");
+    assert_eq!(serde_json::to_string(&answer["table"]).expect("json"), "[[0,0],[1,0],[0,1],[1,1]]");
+}
+
+#[test]
+fn what_is_no_question_is_refused_with_the_field() {
+    let error = |line: &str| format!("{:#}", answer_line(Stem::MegatronTables, line).expect_err(line));
+    assert!(error("[]").contains("a question is a JSON object"));
+    assert!(error("{").contains("not JSON"));
+    assert!(error(r#"{"kind":"table","m":2}"#).contains("`N` is missing"));
+    assert!(error(r#"{"kind":"table","m":0,"N":1}"#).contains("`m` is 0"));
+    assert!(error(r#"{"kind":"table","m":4000000000,"vp":9,"N":1}"#).contains("at most"));
+    assert!(error(r#"{"kind":"what","m":1,"N":1}"#).contains("unknown kind `what`"));
+}
+
+/// Tables to be read by people. `UPDATE_GOLDEN=1` writes them anew; the diff is then reviewed by hand.
+#[test]
+fn hand_readable_tables() {
+    for (name, spec) in [("p2_v2_m4.txt", ScheduleSpec::new(2, 2, 4)), ("p4_v2_m8.txt", ScheduleSpec::new(4, 2, 8))] {
+        let text = readable(&ScheduleConfig::new(&spec).expect("valid"));
+        let path = golden(name);
+        if std::env::var_os("UPDATE_GOLDEN").is_some() {
+            std::fs::write(&path, &text).expect("writable");
+        }
+        let recorded = std::fs::read_to_string(&path).expect("a golden table");
+        assert_eq!(text, recorded, "{name}: if the change is meant, run with UPDATE_GOLDEN=1 and review the diff");
+    }
+}
+
+fn readable(config: &ScheduleConfig) -> String {
+    let table = ScheduleTable::new(config.microbatches(), config.vp(), config.groups());
+    let mut text = format!("interleaved 1F1B, p {} v {} m {}\n\n", config.pp(), config.vp(), config.microbatches());
+    row(&mut text, "vid", 0..table.len());
+    row(&mut text, "microbatch", table.entries().iter().map(|(microbatch, _)| microbatch));
+    row(&mut text, "chunk forward", table.rows(Direction::Forward).map(|(_, chunk)| chunk));
+    row(&mut text, "chunk backward", table.rows(Direction::Backward).map(|(_, chunk)| chunk));
+    for rank in (0..config.pp()).map(Rank) {
+        let counts = figures::counts(config, rank);
+        let _ = writeln!(
+            text,
+            "\nrank {rank}: warmup {} steady {} cooldown {}",
+            counts.warmup, counts.remaining, counts.warmup
+        );
+        for direction in [Direction::Forward, Direction::Backward] {
+            let received = (0..table.len()).filter_map(|vid| {
+                let (microbatch, chunk) = receive_after(&table, direction, config.pp(), rank, vid)?;
+                Some(format!("{vid}->{microbatch}/{chunk}"))
+            });
+            row(&mut text, &format!("receives {direction}"), received);
+        }
+        let order: Vec<String> = rank_order(config, rank).iter().map(ToString::to_string).collect();
+        let _ = writeln!(text, "{}", order.join(" "));
+    }
+    text.push_str("\nreceives: after step vid -> microbatch/chunk; tokens: stage, kind, microbatch\n");
+    text
+}
+
+fn row<T: std::fmt::Display>(text: &mut String, name: &str, items: impl Iterator<Item = T>) {
+    let items: Vec<String> = items.map(|item| item.to_string()).collect();
+    let _ = writeln!(text, "{name:<17} {}", items.join(" "));
+}

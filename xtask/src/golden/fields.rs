@@ -1,0 +1,42 @@
+//! Typed access to a question's fields.
+
+use anyhow::{Context, Result, bail};
+use serde_json::{Map, Value};
+
+/// The largest number of table rows a question may ask for.
+const MAX_ROWS: u64 = 1 << 24;
+
+/// A whole number of at least 1.
+pub(super) fn size(question: &Map<String, Value>, name: &str) -> Result<u32> {
+    optional_size(question, name)?.with_context(|| format!("field `{name}` is missing or null"))
+}
+
+/// A whole number of at least 1, or nothing when the field is null or absent.
+pub(super) fn optional_size(question: &Map<String, Value>, name: &str) -> Result<Option<u32>> {
+    let value = match question.get(name) {
+        None | Some(Value::Null) => return Ok(None),
+        Some(value) => value,
+    };
+    match value.as_u64().and_then(|number| u32::try_from(number).ok()) {
+        Some(number) if number >= 1 => Ok(Some(number)),
+        _ => bail!("field `{name}` is {value}, but must be a whole number of at least 1"),
+    }
+}
+
+pub(super) fn text<'a>(question: &'a Map<String, Value>, name: &str) -> Result<&'a str> {
+    question.get(name).and_then(Value::as_str).with_context(|| format!("field `{name}` is missing or no text"))
+}
+
+/// Refuses sizes whose answer would not fit in memory.
+pub(super) fn check_rows(factors: &[u32]) -> Result<()> {
+    let rows = factors.iter().fold(1_u64, |rows, factor| rows.saturating_mul(u64::from(*factor)));
+    if rows > MAX_ROWS {
+        bail!("the answer would have {rows} rows; at most {MAX_ROWS} are given");
+    }
+    Ok(())
+}
+
+/// The question's own fields among `names`, in that order.
+pub(super) fn keep(question: &Map<String, Value>, names: &[&str]) -> Map<String, Value> {
+    names.iter().filter_map(|name| Some(((*name).to_owned(), question.get(*name)?.clone()))).collect()
+}

@@ -1,0 +1,131 @@
+//! `cargo xtask golden`: asks the product the questions that golden files hold the peers' answers to.
+//!
+//! A golden file is JSON lines, one question with its recorded answer per line. [`answer_line`] reads the question's
+//! fields and computes the answer anew; recorded answers in the line are not looked at.
+
+mod check;
+mod fields;
+mod rejects;
+mod tables;
+
+use std::io::{BufRead, Write};
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, anyhow, bail};
+use clap::{Args, Subcommand};
+use serde_json::{Map, Value};
+
+pub use check::{Report, check_file, check_lines, read_lines};
+
+/// Ask the product what golden files hold the peers' answers to
+#[derive(Debug, Args)]
+pub struct GoldenArgs {
+    #[command(subcommand)]
+    command: Command,
+}
+
+/// `golden`'s commands.
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Read questions as JSON lines from standard input, write each with the product's own answer
+    Answer {
+        /// Which kind of questions: megatron_tables or megatron_rejects
+        #[arg(long, value_name = "FILESTEM")]
+        source: Stem,
+    },
+    /// Compare golden files with the product's own answers, and print where a line differs
+    Check {
+        /// FILE.jsonl or FILE.jsonl.gz; its stem says which kind of questions it holds
+        #[arg(required = true)]
+        files: Vec<PathBuf>,
+    },
+}
+
+/// A kind of golden file, by the stem of its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stem {
+    /// Schedule tables, counts and orders of Megatron.
+    MegatronTables,
+    /// What Megatron's interleaved schedule refuses.
+    MegatronRejects,
+}
+
+impl Stem {
+    const ALL: [(&'static str, Self); 2] =
+        [("megatron_rejects", Self::MegatronRejects), ("megatron_tables", Self::MegatronTables)];
+}
+
+impl std::str::FromStr for Stem {
+    type Err = anyhow::Error;
+
+    fn from_str(name: &str) -> Result<Self> {
+        let found = Self::ALL.iter().find(|(stem, _)| *stem == name);
+        let known = Self::ALL.map(|(stem, _)| stem).join(", ");
+        Ok(found.ok_or_else(|| anyhow!("unknown golden source `{name}`; known: {known}"))?.1)
+    }
+}
+
+/// Runs a command and gives the exit code: 1 when a golden file differs, 2 when the input is no question.
+///
+/// # Errors
+/// When a golden file is none.
+pub fn run(args: &GoldenArgs) -> Result<u8> {
+    match &args.command {
+        Command::Answer { source } => {
+            let output = std::io::BufWriter::new(std::io::stdout().lock());
+            match answer(*source, std::io::stdin().lock(), output) {
+                Ok(()) => Ok(0),
+                Err(error) => {
+                    eprintln!("error: {error:#}");
+                    Ok(2)
+                }
+            }
+        }
+        Command::Check { files } => {
+            let mut same = true;
+            for file in files {
+                let report = check_file(file)?;
+                println!("{}: {report}", file.display());
+                same &= report.first_difference.is_none();
+            }
+            Ok(u8::from(!same))
+        }
+    }
+}
+
+fn answer(stem: Stem, input: impl BufRead, mut output: impl Write) -> Result<()> {
+    for (number, line) in input.lines().enumerate() {
+        let line = line.with_context(|| format!("line {}: not readable as text", number + 1))?;
+        if line.trim().is_empty() {
+            continue;
+        }
+        let answered = answer_line(stem, &line).with_context(|| format!("line {}", number + 1))?;
+        serde_json::to_writer(&mut output, &answered)?;
+        output.write_all(b"\n")?;
+    }
+    output.flush()?;
+    Ok(())
+}
+
+/// The question of a line with the product's answer.
+///
+/// # Errors
+/// When the line is no question of this kind, saying which field is wrong.
+pub fn answer_line(stem: Stem, line: &str) -> Result<Map<String, Value>> {
+    let question = match serde_json::from_str(line).context("not JSON")? {
+        Value::Object(question) => question,
+        other => bail!("a question is a JSON object, but this is {other}"),
+    };
+    match stem {
+        Stem::MegatronTables => tables::answer(&question),
+        Stem::MegatronRejects => rejects::answer(&question),
+    }
+}
+
+/// The fields of an answer that are compared with the recorded ones; `None` for a line that asks nothing.
+fn judged(stem: Stem, question: &Map<String, Value>) -> Option<&'static [&'static str]> {
+    match stem {
+        Stem::MegatronTables => tables::judged(question),
+        Stem::MegatronRejects => rejects::judged(question),
+    }
+}

@@ -1,0 +1,212 @@
+//! The launcher's own flags, and which of the typed ones are the trainer's.
+
+use std::collections::VecDeque;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::thread::available_parallelism;
+
+use clap::{ArgAction, Args, Command};
+
+/// Train a GPT over several processes on this machine
+///
+/// Builds pp-train, starts a process per rank, and ends them all when one fails. Every flag that is not listed below
+/// goes to pp-train as it was typed; `cargo run --release -p pp-train -- --help` lists those, for example
+/// `--vp`, `--schedule`, `--microbatches`, `--num-layers`, `--train-iters`, `--metrics`.
+///
+/// Without --data and --mock-data the job trains on the Rust sources of a few of this workspace's dependencies.
+///
+/// Exit codes: 0 fine, 1 failed, 2 bad arguments or configuration, 3 a rank or peer was lost, 130 and 143 by signal.
+#[derive(Args, Debug)]
+pub(crate) struct LaunchArgs {
+    /// Pipeline ranks
+    #[arg(long, value_name = "N", default_value_t = 1, alias = "pipeline-model-parallel-size")]
+    pub(crate) pp: usize,
+    /// Data-parallel replicas
+    #[arg(long, value_name = "N", alias = "data-parallel-size")]
+    dp: Option<usize>,
+    /// Tensor-parallel ranks
+    #[arg(long, value_name = "N", alias = "tensor-model-parallel-size")]
+    tp: Option<usize>,
+    /// Compute threads of each rank [default: this machine's cores / ranks]
+    #[arg(long, value_name = "N")]
+    threads: Option<usize>,
+    /// Text file to train on
+    #[arg(long, value_name = "FILE", alias = "data-path")]
+    data: Option<PathBuf>,
+    /// Train on synthetic data
+    #[arg(long)]
+    mock_data: bool,
+    /// Check the configuration, print it and stop
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Cargo profile that pp-train is built with
+    #[arg(long, value_name = "NAME", default_value = "release")]
+    pub(crate) profile: String,
+    /// Run this trainer instead of building pp-train
+    #[arg(long, value_name = "FILE")]
+    pub(crate) binary: Option<PathBuf>,
+    /// Flags for pp-train
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "TRAINER FLAGS")]
+    rest: Vec<OsString>,
+}
+
+impl LaunchArgs {
+    /// None when the product overflows.
+    pub(crate) fn n_ranks(&self) -> Option<usize> {
+        self.pp.checked_mul(self.dp.unwrap_or(1))?.checked_mul(self.tp.unwrap_or(1))
+    }
+
+    pub(crate) fn needs_default_data(&self) -> bool {
+        self.data.is_none() && !self.mock_data
+    }
+
+    /// What each rank is started with: the flags known here, then the others as they were typed.
+    pub(crate) fn trainer_flags(&self, n_ranks: usize, default_data: Option<&Path>) -> Vec<OsString> {
+        let mut flags: Vec<OsString> = Vec::new();
+        let mut number = |flag: &str, value: usize| flags.extend([flag.into(), value.to_string().into()]);
+        number("--pp", self.pp);
+        if let Some(dp) = self.dp {
+            number("--dp", dp);
+        }
+        if let Some(tp) = self.tp {
+            number("--tp", tp);
+        }
+        number("--threads", self.threads.unwrap_or_else(|| threads_per_rank(n_ranks)));
+        if let Some(path) = self.data.as_deref().or(default_data) {
+            flags.extend(["--data".into(), path.into()]);
+        }
+        if self.mock_data {
+            flags.push("--mock-data".into());
+        }
+        flags.extend(self.rest.iter().cloned());
+        flags
+    }
+}
+
+fn threads_per_rank(n_ranks: usize) -> usize {
+    let n_cores = available_parallelism().map_or(1, |cores| cores.get());
+    (n_cores / n_ranks.max(1)).max(1)
+}
+
+/// Puts the launcher's own flags first and all others behind a `--`, so that they may be typed in any order.
+///
+/// clap takes everything from the first unknown flag on as the trainer's: of `--vp 2 --pp 2` it would not see `--pp`.
+/// Which flags are the launcher's is asked of `cli`, so [`LaunchArgs`] stays the only list of them.
+pub(crate) fn own_flags_first(typed: Vec<OsString>, cli: &Command) -> Vec<OsString> {
+    let (Some(launch), true) = (cli.find_subcommand("launch"), typed.get(1).is_some_and(|word| word == "launch"))
+    else {
+        return typed;
+    };
+    let mut typed = VecDeque::from(typed);
+    let mut own: Vec<OsString> = typed.drain(..2).collect();
+    let mut trainers = Vec::new();
+    while let Some(word) = typed.pop_front() {
+        if word == "--" {
+            trainers.extend(typed.drain(..));
+            break;
+        }
+        match own_flag(launch, &word) {
+            None => trainers.push(word),
+            Some(OwnFlag::Complete) => own.push(word),
+            Some(OwnFlag::ValueFollows) => {
+                own.push(word);
+                own.extend(typed.pop_front());
+            }
+        }
+    }
+    own.push("--".into());
+    own.extend(trainers);
+    own
+}
+
+enum OwnFlag {
+    Complete,
+    ValueFollows,
+}
+
+fn own_flag(launch: &Command, word: &OsString) -> Option<OwnFlag> {
+    let word = word.to_str()?;
+    if word == "-h" || word == "--help" {
+        return Some(OwnFlag::Complete);
+    }
+    let (name, value) = match word.strip_prefix("--")?.split_once('=') {
+        Some((name, value)) => (name, Some(value)),
+        None => (word.strip_prefix("--")?, None),
+    };
+    let flag = launch.get_arguments().find(|arg| {
+        arg.get_long() == Some(name) || arg.get_all_aliases().is_some_and(|aliases| aliases.contains(&name))
+    })?;
+    let takes_value = matches!(flag.get_action(), ArgAction::Set | ArgAction::Append);
+    Some(if takes_value && value.is_none() { OwnFlag::ValueFollows } else { OwnFlag::Complete })
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::{CommandFactory, Parser};
+
+    use super::*;
+
+    #[derive(Parser)]
+    enum Cli {
+        Launch(LaunchArgs),
+    }
+
+    fn parse(line: &str) -> LaunchArgs {
+        let typed = ["xtask", "launch"].into_iter().chain(line.split_whitespace()).map(OsString::from).collect();
+        let Cli::Launch(args) = Cli::parse_from(own_flags_first(typed, &Cli::command()));
+        args
+    }
+
+    fn flags(line: &str) -> String {
+        let args = parse(line);
+        let flags = args.trainer_flags(args.n_ranks().expect("small numbers"), None);
+        flags.join(std::ffi::OsStr::new(" ")).into_string().expect("ASCII")
+    }
+
+    #[test]
+    fn own_flags_are_found_behind_the_trainers() {
+        let args = parse("--vp 2 --train-iters=5 --pp 4 --tied --dp=2 --binary /bin/x");
+        assert_eq!((args.pp, args.n_ranks()), (4, Some(8)));
+        assert_eq!(args.binary.as_deref(), Some(Path::new("/bin/x")));
+        assert_eq!(args.rest, ["--vp", "2", "--train-iters=5", "--tied"]);
+    }
+
+    #[test]
+    fn the_trainer_gets_every_flag_but_the_launchers() {
+        assert_eq!(
+            flags("--vp 2 --pp 2 --mock-data --threads 1 --profile dev --binary /bin/x --lr 1e-3"),
+            "--pp 2 --threads 1 --mock-data --vp 2 --lr 1e-3"
+        );
+        assert_eq!(flags("--threads 3 --data a.txt"), "--pp 1 --threads 3 --data a.txt");
+    }
+
+    #[test]
+    fn megatrons_names_are_known() {
+        assert_eq!(parse("--pipeline-model-parallel-size 3 --tensor-model-parallel-size=2").n_ranks(), Some(6));
+    }
+
+    #[test]
+    fn behind_two_dashes_everything_is_the_trainers() {
+        let args = parse("--pp 2 -- --pp 5");
+        assert_eq!((args.pp, args.rest), (2, vec!["--pp".into(), "5".into()]));
+    }
+
+    #[test]
+    fn default_data_is_for_jobs_that_name_none() {
+        assert!(parse("--pp 2").needs_default_data());
+        assert!(!parse("--pp 2 --mock-data").needs_default_data());
+        assert!(!parse("--pp 2 --data x").needs_default_data());
+    }
+
+    #[test]
+    fn cores_are_shared_and_every_rank_has_one() {
+        assert_eq!(threads_per_rank(usize::MAX), 1);
+        assert_eq!(threads_per_rank(1), available_parallelism().map_or(1, |cores| cores.get()));
+        assert_eq!(threads_per_rank(0), threads_per_rank(1));
+    }
+
+    #[test]
+    fn too_many_ranks_to_count_is_none() {
+        assert_eq!(parse("--pp 18446744073709551615 --dp 2").n_ranks(), None);
+    }
+}

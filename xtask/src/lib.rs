@@ -1,0 +1,3 @@
+//! What the workspace's commands share with the workspace's tests.
+
+pub mod golden;
