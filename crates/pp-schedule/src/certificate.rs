@@ -3,7 +3,7 @@
 use xxhash_rust::xxh3::Xxh3Default;
 
 use crate::ids::{Direction, Rank};
-use crate::program::{Action, Channel, Program, RankProgram, Role, Slot};
+use crate::program::{Action, Carries, Channel, Mark, Program, RankProgram, Role, Slot};
 
 /// A hash of everything that one rank's program says, and of the channels it says it over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -22,7 +22,7 @@ impl Fingerprint {
         hash.word(program.rank.0);
         hash.len(channels.len());
         for channel in channels {
-            hash.words([channel.source.0, channel.destination.0, channel.direction as u32]);
+            hash.words([channel.source.0, channel.destination.0, carries_word(channel.carries), channel.queue]);
         }
         hash.len(program.actions.len());
         for action in &program.actions {
@@ -30,12 +30,18 @@ impl Fingerprint {
                 Action::Compute(index) => [0, index],
                 Action::Post(index) => [1, index],
                 Action::Wait(index) => [2, index],
+                Action::Free(slot) => [3, slot_word(Some(slot))],
+                Action::Mark(Mark::SyncOff) => [4, 0],
+                Action::Mark(Mark::SyncOn) => [4, 1],
+                Action::Mark(Mark::Finalize) => [4, 2],
+                Action::Mark(Mark::SyncGradients(chunk)) => [5, chunk.0],
+                Action::Mark(Mark::SyncParameters(chunk)) => [6, chunk.0],
             });
         }
         hash.len(program.computes.len());
         for compute in &program.computes {
             let work = compute.work;
-            hash.words([work.kind as u32, work.stage.0, work.microbatch.0]);
+            hash.words([work.kind as u32, work.stage.0, work.microbatch.0, compute.recompute as u32]);
             hash.words([compute.saved, compute.input, compute.output].map(slot_word));
         }
         hash.len(program.transfers.len());
@@ -43,6 +49,8 @@ impl Fingerprint {
             let message = transfer.message;
             hash.words([
                 u32::from(transfer.role == Role::Receive),
+                u32::from(transfer.releases),
+                u32::from(transfer.ends_post),
                 u32::from(message.direction == Direction::Backward),
                 message.stage.0,
                 message.microbatch.0,
@@ -52,6 +60,14 @@ impl Fingerprint {
             ]);
         }
         Self(hash.0.digest128())
+    }
+}
+
+fn carries_word(carries: Carries) -> u32 {
+    match carries {
+        Carries::Only(Direction::Forward) => 0,
+        Carries::Only(Direction::Backward) => 1,
+        Carries::Both => 2,
     }
 }
 

@@ -3,9 +3,10 @@
 use crate::deps::Message;
 use crate::ids::{ChannelId, Direction, Stage};
 use crate::order::Extent;
-use crate::program::Channel;
+use crate::program::{Carries, Channel};
 
-/// The channels of an extent, and which of them carries a message. Every rank computes the same map by itself.
+/// The channels of an extent, each a queue of its own, and which of them carries a message. Every rank computes the same
+/// map by itself.
 #[derive(Clone, Debug)]
 pub(crate) struct ChannelMap {
     channels: Vec<Channel>,
@@ -22,19 +23,18 @@ impl ChannelMap {
         let backward = (0..n_stages).map(|stage| channel_to(extent, Direction::Backward, Stage(stage)));
         let backward: Vec<Option<Channel>> = backward.collect();
         let mut channels: Vec<Channel> = forward.iter().chain(&backward).copied().flatten().collect();
-        channels.sort_unstable_by_key(|channel| (channel.direction, channel.source, channel.destination));
+        let key = |channel: &Channel| (channel.carries, channel.source, channel.destination);
+        channels.sort_unstable_by_key(key);
         channels.dedup();
         let id = |channel: Option<Channel>| {
-            let channel = channel?;
-            let key = (channel.direction, channel.source, channel.destination);
-            let found = channels.binary_search_by_key(&key, |c| (c.direction, c.source, c.destination));
+            let found = channels.binary_search_by_key(&key(&channel?), key);
             found.ok().map(|index| ChannelId(index as u32))
         };
-        Self {
-            forward: forward.into_iter().map(id).collect(),
-            backward: backward.into_iter().map(id).collect(),
-            channels,
+        let (forward, backward) = (forward.into_iter().map(id).collect(), backward.into_iter().map(id).collect());
+        for (index, channel) in channels.iter_mut().enumerate() {
+            channel.queue = index as u32;
         }
+        Self { forward, backward, channels }
     }
 
     /// The channel a message goes over; `None` when it stays on its rank.
@@ -65,5 +65,7 @@ fn channel_to(extent: Extent, direction: Direction, stage: Stage) -> Option<Chan
         Direction::Backward => Stage(stage.0 + 1),
     };
     let (source, destination) = (placement.rank_of(made_by), placement.rank_of(stage));
-    (source != destination).then_some(Channel { source, destination, direction })
+    let carries = Carries::Only(direction);
+    // The queue is known once all channels are.
+    (source != destination).then_some(Channel { source, destination, carries, queue: 0 })
 }

@@ -30,7 +30,7 @@ pub mod figures;
 pub mod format;
 mod groups;
 mod ids;
-mod layout;
+pub mod layout;
 pub mod lower;
 pub mod order;
 mod placement;
@@ -48,10 +48,12 @@ pub use counts::{Counts, CountsInput};
 pub use deps::Message;
 pub use groups::Groups;
 pub use ids::{ChannelId, Chunk, Direction, Microbatch, Rank, Stage};
-pub use layout::{LayerPartition, LayoutError};
+pub use layout::{Assignment, LayerPartition, LayoutError, LayoutPattern, LayoutSpec};
 pub use order::{Extent, Order, OrderError};
 pub use placement::Placement;
-pub use program::{Action, Channel, Compute, Program, RankProgram, Role, Slot, SlotClass, Step, Transfer};
+pub use program::{
+    Action, Carries, Channel, Compute, Mark, Program, RankProgram, Recompute, Role, Slot, SlotClass, Step, Transfer,
+};
 pub use receive::receive_after;
 pub use schedules::rank_order;
 pub use table::ScheduleTable;

@@ -4,7 +4,7 @@ use std::fmt;
 use std::num::NonZeroU32;
 
 use crate::deps::Message;
-use crate::ids::{ChannelId, Direction, Rank};
+use crate::ids::{ChannelId, Chunk, Direction, Rank};
 use crate::order::Extent;
 use crate::work::Work;
 
@@ -76,11 +76,26 @@ impl fmt::Display for Slot {
     }
 }
 
+/// Whether a forward keeps its activations or computes them again for its backward.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+#[repr(u8)]
+pub enum Recompute {
+    /// As the model is configured.
+    #[default]
+    ModelDefault,
+    /// Some layers at most (Megatron's partial activation checkpointing).
+    Partial,
+    /// Every layer.
+    Full,
+}
+
 /// One computation and the slots it touches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Compute {
     /// What is computed.
     pub work: Work,
+    /// What a forward keeps for its backward.
+    pub recompute: Recompute,
     /// Where its state is kept: a forward fills it, a backward empties it. None in a forward-only program.
     pub saved: Option<Slot>,
     /// The slot it takes its activation or gradient from; none at the pipeline's ends.
@@ -111,6 +126,10 @@ pub struct Transfer {
     pub peer: Rank,
     /// The buffer.
     pub slot: Slot,
+    /// Whether a send's buffer is free once the send is complete. If not, an [`Action::Free`] says when.
+    pub releases: bool,
+    /// Whether it is the last of the transfers that are posted together.
+    pub ends_post: bool,
 }
 
 impl fmt::Display for Transfer {
@@ -127,10 +146,44 @@ impl fmt::Display for Transfer {
 pub enum Action {
     /// Run computation number `.0`.
     Compute(u32),
-    /// Start transfer number `.0` without waiting for it.
+    /// Start transfer number `.0`, and those after it up to the first that [ends the post](Transfer::ends_post), as one
+    /// exchange, without waiting for them.
     Post(u32),
     /// Wait until transfer number `.0` is complete.
     Wait(u32),
+    /// Give up the tensor in a send slot, whose send is complete.
+    Free(Slot),
+    /// Tell whoever synchronises gradients and parameters.
+    Mark(Mark),
+}
+
+const _: () = assert!(size_of::<Action>() == 8, "programs of millions of actions have to fit in memory");
+
+/// What a program says to whoever synchronises gradients and parameters over data-parallel ranks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Mark {
+    /// Gradients of the backwards from here on are not synchronised by themselves.
+    SyncOff,
+    /// They are again.
+    SyncOn,
+    /// Synchronise the gradients of a chunk: its last backward is done.
+    SyncGradients(Chunk),
+    /// Fetch the parameters of a chunk: its first forward comes soon.
+    SyncParameters(Chunk),
+    /// The step's gradients are complete.
+    Finalize,
+}
+
+impl fmt::Display for Mark {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::SyncOff => f.write_str("gradient synchronisation off"),
+            Self::SyncOn => f.write_str("gradient synchronisation on"),
+            Self::SyncGradients(chunk) => write!(f, "synchronise the gradients of chunk {chunk}"),
+            Self::SyncParameters(chunk) => write!(f, "synchronise the parameters of chunk {chunk}"),
+            Self::Finalize => f.write_str("finalize the gradients"),
+        }
+    }
 }
 
 /// An action with its operands looked up.
@@ -138,18 +191,30 @@ pub enum Action {
 pub enum Step<'a> {
     /// Run a computation.
     Compute(&'a Compute),
-    /// Start a transfer (its number, itself) without waiting for it.
-    Post(u32, &'a Transfer),
+    /// Start transfers (the number of the first, themselves) as one exchange, without waiting for them.
+    Post(u32, &'a [Transfer]),
     /// Wait until a transfer (its number, itself) is complete.
     Wait(u32, &'a Transfer),
+    /// Give up the tensor in a slot.
+    Free(Slot),
+    /// Tell whoever synchronises gradients and parameters.
+    Mark(Mark),
 }
 
 impl fmt::Display for Step<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Compute(compute) => write!(f, "compute {}", compute.work),
-            Self::Post(_, transfer) => write!(f, "post: {transfer}"),
+            Self::Post(_, transfers) => {
+                f.write_str("post: ")?;
+                for (index, transfer) in transfers.iter().enumerate() {
+                    write!(f, "{}{transfer}", if index == 0 { "" } else { " and " })?;
+                }
+                Ok(())
+            }
             Self::Wait(_, transfer) => write!(f, "wait: {transfer}"),
+            Self::Free(slot) => write!(f, "free: {slot}"),
+            Self::Mark(mark) => mark.fmt(f),
         }
     }
 }
@@ -173,9 +238,22 @@ impl RankProgram {
     pub fn step(&self, index: usize) -> Option<Step<'_>> {
         Some(match *self.actions.get(index)? {
             Action::Compute(compute) => Step::Compute(self.computes.get(compute as usize)?),
-            Action::Post(transfer) => Step::Post(transfer, self.transfers.get(transfer as usize)?),
+            Action::Post(first) => Step::Post(first, self.posted(first)?),
             Action::Wait(transfer) => Step::Wait(transfer, self.transfers.get(transfer as usize)?),
+            Action::Free(slot) => Step::Free(slot),
+            Action::Mark(mark) => Step::Mark(mark),
         })
+    }
+
+    /// The transfers that a post starts; `None` when it refers to nothing or does not end.
+    #[inline]
+    pub fn posted(&self, first: u32) -> Option<&[Transfer]> {
+        let rest = self.transfers.get(first as usize..)?;
+        if rest.first()?.ends_post {
+            return Some(&rest[..1]);
+        }
+        let last = rest.iter().position(|transfer| transfer.ends_post)?;
+        Some(&rest[..=last])
     }
 
     /// The actions in turn with their operands, up to the first that refers to nothing (the verifier refuses those).
@@ -191,20 +269,43 @@ impl RankProgram {
     }
 }
 
-/// A FIFO from one rank to another that carries the messages of one direction.
+/// A FIFO from one rank to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Channel {
     /// The rank that sends.
     pub source: Rank,
     /// The rank that receives.
     pub destination: Rank,
-    /// Activations or gradients.
-    pub direction: Direction,
+    /// What it carries: activations, gradients, or both in one order.
+    pub carries: Carries,
+    /// The queue that its transfers stand in at either end. On a rank, posts of one queue go one after the other; posts
+    /// of different queues do not wait for each other.
+    pub queue: u32,
+}
+
+/// What a channel carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Carries {
+    /// The messages of one direction.
+    Only(Direction),
+    /// Those of both, in one order.
+    Both,
+}
+
+impl Carries {
+    /// Whether messages of a direction go over it.
+    pub fn includes(self, direction: Direction) -> bool {
+        self == Self::Both || self == Self::Only(direction)
+    }
 }
 
 impl fmt::Display for Channel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} channel from rank {} to rank {}", self.direction, self.source, self.destination)
+        match self.carries {
+            Carries::Only(direction) => write!(f, "{direction} channel")?,
+            Carries::Both => f.write_str("channel for both directions")?,
+        }
+        write!(f, " from rank {} to rank {}", self.source, self.destination)
     }
 }
 

@@ -22,8 +22,10 @@ fn walk_a_schedule() -> Result<(), Box<dyn Error>> {
     for step in verified.program().ranks[0].steps() {
         match step {
             Step::Compute(_) => computes += 1,
-            Step::Post(..) => transfers += 1,
+            Step::Post(_, posted) => transfers += posted.len(),
             Step::Wait(..) => waits += 1,
+            // Other policies than `lanes` have these.
+            Step::Free(_) | Step::Mark(_) => {}
         }
     }
     println!("rank 0 of interleaved 1F1B: {computes} computations, {transfers} transfers, {waits} waits");

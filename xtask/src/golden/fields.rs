@@ -13,13 +13,29 @@ pub(super) fn size(question: &Map<String, Value>, name: &str) -> Result<u32> {
 
 /// A whole number of at least 1, or nothing when the field is null or absent.
 pub(super) fn optional_size(question: &Map<String, Value>, name: &str) -> Result<Option<u32>> {
+    match optional_number(question, name)? {
+        Some(0) => bail!("field `{name}` is 0, but must be a whole number of at least 1"),
+        number => Ok(number),
+    }
+}
+
+/// A whole number, or nothing when the field is null or absent.
+pub(super) fn optional_number(question: &Map<String, Value>, name: &str) -> Result<Option<u32>> {
     let value = match question.get(name) {
         None | Some(Value::Null) => return Ok(None),
         Some(value) => value,
     };
-    match value.as_u64().and_then(|number| u32::try_from(number).ok()) {
-        Some(number) if number >= 1 => Ok(Some(number)),
-        _ => bail!("field `{name}` is {value}, but must be a whole number of at least 1"),
+    let number = value.as_u64().and_then(|number| u32::try_from(number).ok());
+    Ok(Some(number.with_context(|| format!("field `{name}` is {value}, but must be a whole number"))?))
+}
+
+/// True or false, or nothing when the field is null or absent.
+pub(super) fn flag(question: &Map<String, Value>, name: &str) -> Result<Option<bool>> {
+    match question.get(name) {
+        None | Some(Value::Null) => Ok(None),
+        Some(value) => {
+            Ok(Some(value.as_bool().with_context(|| format!("field `{name}` is {value}, but must be true or false"))?))
+        }
     }
 }
 

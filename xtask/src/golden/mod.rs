@@ -7,12 +7,14 @@ mod check;
 mod fields;
 mod rejects;
 mod tables;
+mod traces;
 
 use std::io::{BufRead, Write};
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, anyhow, bail};
 use clap::{Args, Subcommand};
+use pp_schedule::lower::megatron::SendRelease;
 use serde_json::{Map, Value};
 
 pub use check::{Report, check_file, check_lines, read_lines};
@@ -48,11 +50,22 @@ pub enum Stem {
     MegatronTables,
     /// What Megatron's interleaved schedule refuses.
     MegatronRejects,
+    /// Megatron's events, rank by rank, as megatron-core 0.16.1 (which frees buffers that are still being sent).
+    MegatronTraces,
+    /// The same for sync functions, partial checkpoints and other variants.
+    MegatronTracesVariants,
+    /// The variants as newer sources run them.
+    MegatronHeadTracesVariants,
 }
 
 impl Stem {
-    const ALL: [(&'static str, Self); 2] =
-        [("megatron_rejects", Self::MegatronRejects), ("megatron_tables", Self::MegatronTables)];
+    const ALL: [(&'static str, Self); 5] = [
+        ("megatron_head_traces_variants", Self::MegatronHeadTracesVariants),
+        ("megatron_rejects", Self::MegatronRejects),
+        ("megatron_tables", Self::MegatronTables),
+        ("megatron_traces", Self::MegatronTraces),
+        ("megatron_traces_variants", Self::MegatronTracesVariants),
+    ];
 }
 
 impl std::str::FromStr for Stem {
@@ -119,6 +132,8 @@ pub fn answer_line(stem: Stem, line: &str) -> Result<Map<String, Value>> {
     match stem {
         Stem::MegatronTables => tables::answer(&question),
         Stem::MegatronRejects => rejects::answer(&question),
+        Stem::MegatronTraces | Stem::MegatronTracesVariants => traces::answer(&question, SendRelease::Unwaited),
+        Stem::MegatronHeadTracesVariants => traces::answer(&question, SendRelease::Waited),
     }
 }
 
@@ -127,5 +142,8 @@ fn judged(stem: Stem, question: &Map<String, Value>) -> Option<&'static [&'stati
     match stem {
         Stem::MegatronTables => tables::judged(question),
         Stem::MegatronRejects => rejects::judged(question),
+        Stem::MegatronTraces | Stem::MegatronTracesVariants | Stem::MegatronHeadTracesVariants => {
+            traces::judged(question)
+        }
     }
 }

@@ -164,7 +164,7 @@ impl Link {
         board: &SocketBoard,
     ) -> Result<Self, CommError> {
         let role = if channel.source == rank { Role::Send } else { Role::Receive };
-        let what = format!("{} {}>{} {}", role_name(role), channel.source, channel.destination, channel.direction);
+        let what = format!("{} {}>{} {}", role_name(role), channel.source, channel.destination, channel.queue);
         let refused = |error: io::Error| CommError::System {
             what: format!("start the thread for the {channel}"),
             reason: error.to_string(),

@@ -172,10 +172,22 @@ pub fn execute<S: StageCompute>(
     for (index, action) in program.steps().enumerate() {
         let done = match action {
             Step::Compute(compute) => run.compute(compute),
-            Step::Post(number, transfer) => run.post(number, transfer),
+            Step::Post(first, transfers) => (first..).zip(transfers).try_for_each(|(number, t)| run.post(number, t)),
             Step::Wait(number, transfer) => run.wait(number, transfer),
+            Step::Free(slot) => {
+                run.slots.release(slot);
+                Ok(())
+            }
+            // There are no data-parallel ranks to synchronise with yet.
+            Step::Mark(_) => Ok(()),
         };
         done.map_err(|fault| error_at(program, step, index, fault))?;
+    }
+    // A program may end with sends under way; its step does not.
+    for (number, transfer) in (0..).zip(&program.transfers) {
+        if run.tickets[number as usize].is_some() {
+            run.wait(number, transfer).map_err(|fault| error_at(program, step, program.actions.len(), fault))?;
+        }
     }
     Ok(StepReport { total: start.elapsed(), peak: run.slots.peak(), ..run.report })
 }
@@ -200,7 +212,7 @@ enum Ticket {
 
 impl<S: StageCompute> Run<'_, S> {
     fn compute(&mut self, compute: &Compute) -> Result<(), ExecFault> {
-        let &Compute { work, saved, input, output } = compute;
+        let &Compute { work, saved, input, output, .. } = compute;
         let given = input.map(|slot| self.slots.take(slot)).transpose()?;
         if let (WorkKind::Forward, Some(saved)) = (work.kind, saved) {
             self.slots.occupy(saved);
@@ -265,7 +277,9 @@ impl<S: StageCompute> Run<'_, S> {
             None => return Err(ExecFault::Unsound(format!("it waits for {transfer}, which was not posted"))),
             Some(Ticket::Send(ticket)) => {
                 self.endpoint.wait_send(ticket)?;
-                self.slots.release(transfer.slot);
+                if transfer.releases {
+                    self.slots.release(transfer.slot);
+                }
                 self.report.wait_send += start.elapsed();
             }
             Some(Ticket::Receive(ticket)) => {
@@ -281,14 +295,15 @@ impl<S: StageCompute> Run<'_, S> {
 fn error_at(program: &RankProgram, step: u64, action_idx: usize, fault: ExecFault) -> ExecError {
     let text = |index| program.step(index).map(|action| action.to_string());
     let peer = match program.step(action_idx) {
-        Some(Step::Post(_, transfer) | Step::Wait(_, transfer)) => Some(transfer.peer),
+        Some(Step::Wait(_, transfer)) => Some(transfer.peer),
+        Some(Step::Post(_, transfers)) => transfers.first().map(|transfer| transfer.peer),
         _ => None,
     };
     ExecError {
         rank: program.rank,
         step,
         action_idx,
-        action: text(action_idx).unwrap_or_else(|| "none".to_owned()),
+        action: text(action_idx).unwrap_or_else(|| "end of the step".to_owned()),
         peer,
         last_done: action_idx.checked_sub(1).and_then(text),
         fault: Box::new(fault),

@@ -4,7 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use pp_schedule::{Certificate, Channel, Direction, Fingerprint, Rank};
+use pp_schedule::{Carries, Certificate, Channel, Direction, Fingerprint, Rank};
 
 use super::Refusal;
 use crate::wire::{Fields, Payload, invalid};
@@ -83,6 +83,10 @@ impl Welcome {
     }
 }
 
+/// What a channel can carry, with its code on the wire.
+const CARRIES: [(u32, Carries); 3] =
+    [(0, Carries::Only(Direction::Forward)), (1, Carries::Only(Direction::Backward)), (2, Carries::Both)];
+
 /// The first word on a link: which run and channel it is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct LinkHello {
@@ -92,20 +96,20 @@ pub(super) struct LinkHello {
 
 impl LinkHello {
     pub(super) fn encode(self) -> Vec<u8> {
-        let Channel { source, destination, direction } = self.channel;
-        Payload::default().u128(self.run).u32(source.0).u32(destination.0).u32(direction as u32).0
+        let Channel { source, destination, carries, queue } = self.channel;
+        let code = CARRIES.into_iter().find(|&(_, known)| known == carries).map_or(u32::MAX, |(code, _)| code);
+        Payload::default().u128(self.run).u32(source.0).u32(destination.0).u32(code).u32(queue).0
     }
 
     pub(super) fn decode(payload: &[u8]) -> io::Result<Self> {
         let mut fields = Fields(payload);
         let run = fields.u128()?;
         let (source, destination) = (Rank(fields.u32()?), Rank(fields.u32()?));
-        let direction = match fields.u32()? {
-            0 => Direction::Forward,
-            1 => Direction::Backward,
-            other => return Err(invalid(format!("direction {other}"))),
-        };
-        Ok(Self { run, channel: Channel { source, destination, direction } })
+        let code = fields.u32()?;
+        let known = CARRIES.into_iter().find(|&(known, _)| known == code);
+        let (_, carries) = known.ok_or_else(|| invalid(format!("a channel that carries {code}")))?;
+        let queue = fields.u32()?;
+        Ok(Self { run, channel: Channel { source, destination, carries, queue } })
     }
 }
 
@@ -185,7 +189,8 @@ mod tests {
         let certificates = vec![Certificate::from_bytes(&[5; 64]).expect("four ranks")];
         let welcome = Welcome { run: 99 << 70, addresses: vec![address; 4], certificates };
         assert_eq!(Welcome::decode(&welcome.encode()).expect("encoded here"), welcome);
-        let channel = Channel { source: Rank(3), destination: Rank(0), direction: Direction::Backward };
+        let channel =
+            Channel { source: Rank(3), destination: Rank(0), carries: Carries::Only(Direction::Backward), queue: 7 };
         let link = LinkHello { run: 5, channel };
         assert_eq!(LinkHello::decode(&link.encode()).expect("encoded here"), link);
     }

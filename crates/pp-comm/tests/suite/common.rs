@@ -6,7 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use pp_comm::{Boundary, Buffer, DType, Envelope, Host, HostSpec, JoinSpec, Member, MemorySpec, join, memory_fabric};
-use pp_schedule::{Channel, Direction, Message, Microbatch, Rank, Stage};
+use pp_schedule::{Carries, Channel, Direction, Message, Microbatch, Rank, Stage};
 
 /// Long enough for a loaded machine; no test that passes waits for it.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
@@ -77,7 +77,8 @@ pub(crate) fn each<T: Send, R: Send>(items: Vec<T>, body: impl Fn(T) -> R + Sync
 }
 
 pub(crate) const fn channel(source: u32, destination: u32, direction: Direction) -> Channel {
-    Channel { source: Rank(source), destination: Rank(destination), direction }
+    let queue = 2 * source + direction as u32;
+    Channel { source: Rank(source), destination: Rank(destination), carries: Carries::Only(direction), queue }
 }
 
 /// Rank 0 to rank 1.
@@ -87,11 +88,11 @@ pub(crate) const BACK: Channel = channel(1, 0, Direction::Backward);
 
 /// Some message of a direction.
 pub(crate) const fn envelope(channel: Channel, step: u64, microbatch: u32) -> Envelope {
-    let message = Message {
-        direction: channel.direction,
-        stage: Stage(channel.destination.0),
-        microbatch: Microbatch(microbatch),
+    let direction = match channel.carries {
+        Carries::Only(direction) => direction,
+        Carries::Both => Direction::Forward,
     };
+    let message = Message { direction, stage: Stage(channel.destination.0), microbatch: Microbatch(microbatch) };
     Envelope { step, message }
 }
 

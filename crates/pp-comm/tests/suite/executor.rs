@@ -10,8 +10,8 @@ use pp_comm::{
     Boundary, Buffer, CommError, DType, ExecError, ExecFault, Member, StageCompute, StepReport, Task, execute,
 };
 use pp_schedule::{
-    Channel, Direction, Extent, GPipeBackward, Order, Rank, ScheduleConfig, ScheduleKind, ScheduleSpec, SlotClass,
-    VerifiedProgram, Work, WorkKind,
+    Carries, Channel, Direction, Extent, GPipeBackward, Order, Rank, ScheduleConfig, ScheduleKind, ScheduleSpec,
+    SlotClass, VerifiedProgram, Work, WorkKind,
     lower::lanes::{self, Options},
     verify,
 };
@@ -365,7 +365,7 @@ fn a_lost_send_is_reported_with_rank_step_action_and_peer() {
                 assert_eq!((error.rank, error.step, error.peer), (Rank(1), 3, Some(Rank(0))));
                 assert_eq!(error.action, "wait: receive from rank 0 the activation of microbatch 0 for stage 1");
                 let ExecFault::Comm(CommError::Deadline { operation, .. }) = *error.fault else { panic!("{error}") };
-                assert_eq!(operation.channel.direction, Direction::Forward);
+                assert_eq!(operation.channel.carries, Carries::Only(Direction::Forward));
                 let text = error.to_string();
                 assert!(text.starts_with("rank 1, step 3, action ") && text.contains("last done: post"), "{text}");
             }

@@ -1,3 +1,4 @@
-//! Schedules for people to read.
+//! Schedules for people to read, and for other programs.
 
+pub mod csv;
 pub mod text;

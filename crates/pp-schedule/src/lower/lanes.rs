@@ -14,7 +14,7 @@ use crate::deps::{Message, input_of, leaves_state, output_of, state_from};
 use crate::ids::{ChannelId, Direction, Rank};
 use crate::lower::slots::SlotPool;
 use crate::order::{Extent, Order};
-use crate::program::{Action, Compute, Program, RankProgram, Role, Slot, SlotClass, Transfer};
+use crate::program::{Action, Carries, Compute, Program, RankProgram, Recompute, Role, Slot, SlotClass, Transfer};
 use crate::schedules;
 use crate::work::Work;
 
@@ -94,6 +94,11 @@ fn lower_row<'a>(
     lowering.program
 }
 
+/// A transfer posted by itself, whose buffer is free once it is complete; the peer is to be filled in.
+fn transfer(role: Role, message: Message, channel: ChannelId, slot: Slot) -> Transfer {
+    Transfer { role, message, channel, peer: Rank(0), slot, releases: true, ends_post: true }
+}
+
 /// A channel into this rank: its messages are `range` of the transfers, in the order in which they are sent.
 struct Incoming {
     channel: ChannelId,
@@ -154,8 +159,8 @@ impl<'a> Lowering<'a> {
             let index = self.idx_of(message);
             self.arrival[message.direction as usize][index] = self.program.transfers.len() as u32;
             let slot = Slot::new(SlotClass::Receive, 0);
-            let transfer = Transfer { role: Role::Receive, message, channel, peer: source, slot };
-            self.program.transfers.push(transfer);
+            let receive = Transfer { peer: source, ..transfer(Role::Receive, message, channel, slot) };
+            self.program.transfers.push(receive);
         }
         let ahead = self.ahead_of(channel);
         let end = self.program.transfers.len();
@@ -165,9 +170,10 @@ impl<'a> Lowering<'a> {
     fn ahead_of(&self, channel: ChannelId) -> usize {
         let channel = self.map.channels()[channel.idx()];
         let last = Rank(self.extent.placement.n_ranks() - 1);
-        let closes_ring = match channel.direction {
-            Direction::Forward => channel.source == last && channel.destination == Rank(0),
-            Direction::Backward => channel.source == Rank(0) && channel.destination == last,
+        let closes_ring = match channel.carries {
+            Carries::Only(Direction::Forward) => channel.source == last && channel.destination == Rank(0),
+            Carries::Only(Direction::Backward) => channel.source == Rank(0) && channel.destination == last,
+            Carries::Both => true,
         };
         let ahead = if closes_ring { self.options.ring_receives_ahead } else { self.options.receives_ahead };
         ahead.max(1) as usize
@@ -213,7 +219,7 @@ impl<'a> Lowering<'a> {
         });
         let saved = self.state(work);
         self.program.actions.push(Action::Compute(self.program.computes.len() as u32));
-        self.program.computes.push(Compute { work, saved, input, output });
+        self.program.computes.push(Compute { work, recompute: Recompute::ModelDefault, saved, input, output });
         if let Some(slot) = input {
             self.pools[slot.class() as usize].give_back(slot);
         }
@@ -279,7 +285,7 @@ impl<'a> Lowering<'a> {
         let channel = self.outgoing[lane].channel;
         let peer = self.map.channels()[channel.idx()].destination;
         let index = self.program.transfers.len() as u32;
-        self.program.transfers.push(Transfer { role: Role::Send, message, channel, peer, slot });
+        self.program.transfers.push(Transfer { peer, ..transfer(Role::Send, message, channel, slot) });
         self.program.actions.push(Action::Post(index));
         self.outgoing[lane].in_flight.push_back(index);
     }

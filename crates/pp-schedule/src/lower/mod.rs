@@ -1,4 +1,6 @@
 //! Lowering: from an order to a program, by a policy that says how transfers are posted and waited for.
 
 pub mod lanes;
+pub mod megatron;
 mod slots;
+pub mod stagger;

@@ -36,10 +36,10 @@ pub(super) fn check(program: &Program) -> Result<Vec<Vec<u32>>, ChannelError> {
     for rank in &program.ranks {
         let mut place = vec![0_u32; rank.transfers.len()];
         for action in &rank.actions {
-            if let Action::Post(index) = *action {
-                let transfer = &rank.transfers[index as usize];
+            let Action::Post(first) = *action else { continue };
+            for (transfer, place) in rank.posted(first).unwrap_or_default().iter().zip(&mut place[first as usize..]) {
                 let count = &mut counts[role_idx(transfer.role)][transfer.channel.idx()];
-                place[index as usize] = *count;
+                *place = *count;
                 *count += 1;
             }
         }
@@ -82,8 +82,8 @@ const fn role_idx(role: Role) -> usize {
 fn for_each_posted(program: &Program, role: Role, mut visit: impl FnMut(ChannelId, Message)) {
     for rank in &program.ranks {
         for action in &rank.actions {
-            if let Action::Post(index) = *action {
-                let transfer = &rank.transfers[index as usize];
+            let Action::Post(first) = *action else { continue };
+            for transfer in rank.posted(first).unwrap_or_default() {
                 if transfer.role == role {
                     visit(transfer.channel, transfer.message);
                 }

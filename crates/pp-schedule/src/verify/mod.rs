@@ -11,7 +11,7 @@ mod progress;
 mod slots;
 
 pub use channels::ChannelError;
-pub use progress::{Blocked, Deadlock};
+pub use progress::{Blocked, Deadlock, Queues, Semantics};
 pub use slots::SlotError;
 
 use crate::certificate::{Certificate, CertifiedProgram};
@@ -82,6 +82,15 @@ pub fn verify(program: Program) -> Result<VerifiedProgram, VerifyError> {
 /// # Errors
 /// As [`verify`].
 pub fn check(program: &Program) -> Result<(), VerifyError> {
+    check_under(program, Semantics::default())
+}
+
+/// [`check`] under other channel semantics than those the program states: what it would do on one communicator, say, or
+/// with buffers. Passing here makes no program fit to run.
+///
+/// # Errors
+/// As [`verify`].
+pub fn check_under(program: &Program, semantics: Semantics) -> Result<(), VerifyError> {
     let n_ranks = program.extent.placement.n_ranks() as usize;
     if program.ranks.len() != n_ranks {
         return Err(OrderError::Ranks { given: program.ranks.len(), expected: n_ranks }.into());
@@ -97,6 +106,6 @@ pub fn check(program: &Program) -> Result<(), VerifyError> {
         slots::check(program, rank)?;
     }
     let posted = channels::check(program)?;
-    progress::check(program, &posted)?;
+    progress::check(program, &posted, semantics)?;
     Ok(())
 }

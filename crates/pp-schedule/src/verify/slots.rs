@@ -1,8 +1,8 @@
 //! One rank's dataflow: every slot is filled, used and emptied in turn, by the messages that belong there.
 
 use crate::deps::{Message, input_of, leaves_state, output_of, state_from};
-use crate::ids::Rank;
-use crate::program::{Action, Compute, Program, RankProgram, Role, Slot, SlotClass, Step, Transfer};
+use crate::ids::{Chunk, Rank};
+use crate::program::{Action, Compute, Mark, Program, RankProgram, Role, Slot, SlotClass, Step, Transfer};
 use crate::work::Work;
 
 /// A slot, an operand or a reference that is out of turn on one rank.
@@ -59,11 +59,23 @@ pub(super) fn check_references(program: &Program, rank: Rank) -> Result<(), Slot
         let Some(step) = ranked.step(index) else {
             return Err(error(ranked, index, format!("{action:?} refers to nothing")));
         };
-        if let Step::Post(_, transfer) = step {
-            check_transfer(program, rank, transfer).map_err(|fault| error(ranked, index, fault))?;
+        let fault = match step {
+            Step::Post(_, transfers) => {
+                transfers.iter().find_map(|transfer| check_transfer(program, rank, transfer).err())
+            }
+            Step::Mark(Mark::SyncGradients(chunk) | Mark::SyncParameters(chunk)) => check_chunk(program, chunk).err(),
+            _ => None,
+        };
+        if let Some(fault) = fault {
+            return Err(error(ranked, index, fault));
         }
     }
     Ok(())
+}
+
+fn check_chunk(program: &Program, chunk: Chunk) -> Result<(), String> {
+    let n_chunks = program.extent.placement.n_chunks();
+    if chunk.0 < n_chunks { Ok(()) } else { Err(format!("there are chunks 0..{n_chunks}")) }
 }
 
 fn check_transfer(program: &Program, rank: Rank, transfer: &Transfer) -> Result<(), String> {
@@ -74,9 +86,8 @@ fn check_transfer(program: &Program, rank: Rank, transfer: &Transfer) -> Result<
         Role::Send => (rank, transfer.peer, SlotClass::Send),
         Role::Receive => (transfer.peer, rank, SlotClass::Receive),
     };
-    let fits =
-        (channel.source, channel.destination, channel.direction) == (source, destination, transfer.message.direction);
-    if !fits {
+    let fits = (channel.source, channel.destination) == (source, destination);
+    if !fits || !channel.carries.includes(transfer.message.direction) {
         return Err(format!("it names the {channel}"));
     }
     if transfer.slot.class() != class {
@@ -97,8 +108,10 @@ pub(super) fn check(program: &Program, rank: Rank) -> Result<(), SlotError> {
     for (index, &action) in ranked.actions.iter().enumerate() {
         let done = match action {
             Action::Compute(compute) => run.compute(&ranked.computes[compute as usize]),
-            Action::Post(transfer) => run.post(transfer),
+            Action::Post(first) => run.post_all(first),
             Action::Wait(transfer) => run.wait(transfer),
+            Action::Free(slot) => run.free(slot),
+            Action::Mark(_) => Ok(()),
         };
         done.map_err(|fault| error(ranked, index, fault))?;
     }
@@ -136,6 +149,11 @@ impl Run<'_> {
         Err(format!("{slot} is {is}, but must be {needed}"))
     }
 
+    fn post_all(&mut self, first: u32) -> Result<(), String> {
+        let n_posted = self.ranked.posted(first).map_or(0, <[Transfer]>::len) as u32;
+        (first..first + n_posted).try_for_each(|index| self.post(index))
+    }
+
     fn post(&mut self, index: u32) -> Result<(), String> {
         if self.progress[index as usize] != Progress::Idle {
             return Err("this transfer was posted before".to_owned());
@@ -158,9 +176,23 @@ impl Run<'_> {
         self.progress[index as usize] = Progress::Done;
         let transfer = &self.ranked.transfers[index as usize];
         match transfer.role {
-            Role::Send => self.turn(transfer.slot, State::Busy(index), State::Empty),
+            Role::Send if transfer.releases => self.turn(transfer.slot, State::Busy(index), State::Empty),
+            Role::Send => self.turn(transfer.slot, State::Busy(index), State::Full(transfer.message)),
             Role::Receive => self.turn(transfer.slot, State::Busy(index), State::Full(transfer.message)),
         }
+    }
+
+    fn free(&mut self, slot: Slot) -> Result<(), String> {
+        let ranked = self.ranked;
+        let is_send = slot.class() == SlotClass::Send && slot.idx() < self.slots[SlotClass::Send as usize].len();
+        if !is_send {
+            return Err("it is no send slot of this rank".to_owned());
+        }
+        match *self.at(slot) {
+            State::Full(_) => *self.at(slot) = State::Empty,
+            state => return Err(format!("{slot} is {}, so there is nothing to give up", state.text(ranked))),
+        }
+        Ok(())
     }
 
     fn compute(&mut self, compute: &Compute) -> Result<(), String> {
@@ -212,17 +244,24 @@ impl Run<'_> {
         self.turn(slot, from, if leaves { State::Kept(work) } else { State::Empty })
     }
 
+    /// At the end every slot is empty. Sends may still be under way: the step ends once they are complete.
     fn at_end(&self) -> Result<(), String> {
         for class in SlotClass::ALL {
-            let left = self.slots[class as usize].iter().enumerate().find(|(_, state)| **state != State::Empty);
+            let left = self.slots[class as usize].iter().enumerate().find(|(_, state)| match **state {
+                State::Empty => false,
+                State::Busy(index) => {
+                    let transfer = &self.ranked.transfers[index as usize];
+                    transfer.role == Role::Receive || !transfer.releases
+                }
+                _ => true,
+            });
             if let Some((index, state)) = left {
                 return Err(format!("{} slot {index} is left {}", class.name(), state.text(self.ranked)));
             }
         }
-        let unfinished = self.progress.iter().zip(&self.ranked.transfers).find(|(p, _)| **p != Progress::Done);
-        match unfinished {
-            Some((Progress::Idle, transfer)) => Err(format!("never posted: {transfer}")),
-            Some((_, transfer)) => Err(format!("never waited for: {transfer}")),
+        let idle = self.progress.iter().zip(&self.ranked.transfers).find(|(progress, _)| **progress == Progress::Idle);
+        match idle {
+            Some((_, transfer)) => Err(format!("never posted: {transfer}")),
             None => Ok(()),
         }
     }

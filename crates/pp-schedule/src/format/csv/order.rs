@@ -1,0 +1,175 @@
+//! Grids to orders and back.
+
+use super::{Grid, Token};
+use crate::ids::{Microbatch, Rank, Stage};
+use crate::order::{Extent, Order, OrderError};
+use crate::placement::Placement;
+use crate::work::{Work, WorkKind};
+
+impl From<&Order> for Grid {
+    /// A row per rank, without idle steps.
+    fn from(order: &Order) -> Self {
+        let row = |row: &Vec<Work>| row.iter().map(|work| Some(Token::Work(*work))).collect();
+        Self { rows: order.rows().iter().map(row).collect() }
+    }
+}
+
+impl Grid {
+    /// The rank that computes each stage, by stage.
+    ///
+    /// # Errors
+    /// [`GridError`] if there are no computations, a stage is on two ranks, or one below the highest is on none.
+    pub fn stage_to_rank(&self) -> Result<Vec<Rank>, GridError> {
+        let n_works: u64 = self.ranked_works().map(|_| 1).sum();
+        let highest = self.ranked_works().map(|(_, work)| work.stage).max().ok_or(GridError::Empty)?;
+        // A stage at least per computation, or some stage has none: so a huge number is refused, not allocated.
+        let n_stages = u64::from(highest.0) + 1;
+        let mut ranks = vec![None; n_stages.min(n_works + 1) as usize];
+        for (rank, work) in self.ranked_works() {
+            let Some(owner) = ranks.get_mut(work.stage.idx()) else { continue };
+            match *owner {
+                Some(other) if other != rank => {
+                    return Err(GridError::OnTwoRanks { stage: work.stage, ranks: [other, rank] });
+                }
+                _ => *owner = Some(rank),
+            }
+        }
+        match ranks.iter().position(Option::is_none) {
+            Some(stage) => Err(GridError::OnNoRank { stage: Stage(stage as u32), highest }),
+            None => Ok(ranks.into_iter().flatten().collect()),
+        }
+    }
+
+    /// The order of a grid without transfers: idle steps and marks are left out, an overlapped pair becomes its forward,
+    /// then its backward. The number of stages and microbatches are those that are named.
+    ///
+    /// # Errors
+    /// [`GridError`] if there is a transfer (see [`Grid::compute_only`]), stages are not dealt to ranks in a loop as
+    /// [`Placement`] has it, or something is missing or stands twice.
+    pub fn to_order(&self) -> Result<Order, GridError> {
+        for (rank, row) in self.rows.iter().enumerate() {
+            let transfer = |cell: &Option<Token>| matches!(cell, Some(Token::Transfer { .. }));
+            if let Some((step, Some(token))) = row.iter().enumerate().find(|(_, cell)| transfer(cell)) {
+                return Err(GridError::Transfer { rank: Rank(rank as u32), step, token: *token });
+            }
+        }
+        let placement = self.looped_placement()?;
+        let works = || self.ranked_works().map(|(_, work)| work);
+        let last = works().map(|work| work.microbatch).max().ok_or(GridError::Empty)?;
+        let forward_only = works().all(|work| work.kind == WorkKind::Forward);
+        self.check_forwards(placement, last)?;
+        let extent = Extent { placement, microbatches: last.0 + 1, forward_only };
+        let rows = self.rows.iter().map(|row| row.iter().flatten().flat_map(|token| token.works()).collect());
+        Ok(Order::new(extent, rows.collect())?)
+    }
+
+    /// The loop that the stages are dealt in.
+    fn looped_placement(&self) -> Result<Placement, GridError> {
+        let stage_to_rank = self.stage_to_rank()?;
+        let (n_ranks, n_stages) = (self.rows.len(), stage_to_rank.len());
+        for (stage, rank) in stage_to_rank.iter().enumerate() {
+            if rank.idx() != stage % n_ranks {
+                let expected = Rank((stage % n_ranks) as u32);
+                return Err(GridError::NotLooped { stage: Stage(stage as u32), rank: *rank, expected });
+            }
+        }
+        if !n_stages.is_multiple_of(n_ranks) {
+            return Err(GridError::StagesNotDivisible { n_stages, n_ranks });
+        }
+        Ok(Placement::new(n_ranks as u32, (n_stages / n_ranks) as u32))
+    }
+
+    /// Every stage has a forward for each microbatch up to the last one named; counted before anything of that size is
+    /// allocated.
+    fn check_forwards(&self, placement: Placement, last: Microbatch) -> Result<(), GridError> {
+        let (n_stages, microbatches) = (placement.n_stages(), u64::from(last.0) + 1);
+        let expected = u64::from(n_stages) * microbatches;
+        let forwards = self.ranked_works().filter(|(_, work)| work.kind == WorkKind::Forward).count() as u64;
+        if forwards < expected {
+            return Err(GridError::TooFewForwards { forwards, expected, n_stages, last });
+        }
+        Ok(())
+    }
+
+    fn ranked_works(&self) -> impl Iterator<Item = (Rank, Work)> {
+        let ranked = self.rows.iter().enumerate().map(|(rank, row)| (Rank(rank as u32), row));
+        ranked
+            .flat_map(|(rank, row)| row.iter().flatten().flat_map(|token| token.works()).map(move |work| (rank, work)))
+    }
+}
+
+/// Why a grid is no compute order.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum GridError {
+    /// It has no computations.
+    #[error("no computations: expected a row per rank with cells such as `0F0`")]
+    Empty,
+    /// It has communication.
+    #[error(
+        "rank {rank}, step {step}: `{token}` is a transfer, but an order has computations only; leave the transfers out"
+    )]
+    Transfer {
+        /// The rank.
+        rank: Rank,
+        /// The step, from 0.
+        step: usize,
+        /// The transfer.
+        token: Token,
+    },
+    /// A stage is computed by two ranks.
+    #[error("stage {stage} stands on rank {} and on rank {}; each stage lives on one rank", ranks[0], ranks[1])]
+    OnTwoRanks {
+        /// The stage.
+        stage: Stage,
+        /// Two of its ranks.
+        ranks: [Rank; 2],
+    },
+    /// A stage is computed by no rank.
+    #[error("stage {stage} stands on no rank, but stage {highest} is named; number the stages from 0 without gaps")]
+    OnNoRank {
+        /// The lowest stage that is missing.
+        stage: Stage,
+        /// The highest stage that is named.
+        highest: Stage,
+    },
+    /// The stages are not dealt in a loop.
+    #[error(
+        "stage {stage} stands on rank {rank}, but stages are dealt to ranks in a loop, which puts it on rank {expected}; \
+         other placements (such as a V) cannot be made an order yet"
+    )]
+    NotLooped {
+        /// The first stage that is elsewhere.
+        stage: Stage,
+        /// Its rank.
+        rank: Rank,
+        /// The rank that the loop puts it on.
+        expected: Rank,
+    },
+    /// The last round of the loop is not full.
+    #[error("{n_stages} stages do not divide over {n_ranks} ranks; each rank holds as many as every other")]
+    StagesNotDivisible {
+        /// Stages named.
+        n_stages: usize,
+        /// Rows.
+        n_ranks: usize,
+    },
+    /// Some forwards are missing.
+    #[error(
+        "{forwards} forwards stand here, but stages 0..{n_stages} and microbatches 0..={last} need {expected}: each stage \
+         one per microbatch"
+    )]
+    TooFewForwards {
+        /// Forwards there are.
+        forwards: u64,
+        /// Forwards needed.
+        expected: u64,
+        /// Stages named.
+        n_stages: u32,
+        /// The highest microbatch named.
+        last: Microbatch,
+    },
+    /// It does not cover the step.
+    #[error(transparent)]
+    Order(#[from] OrderError),
+}
