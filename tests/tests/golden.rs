@@ -12,7 +12,15 @@ fn golden(name: &str) -> PathBuf {
 
 #[test]
 fn every_recorded_answer_is_ours() {
-    for (name, lines) in [("megatron_tables.jsonl.gz", 1795), ("megatron_rejects.jsonl.gz", 576)] {
+    let files = [
+        ("megatron_head_traces_variants.jsonl.gz", 519),
+        ("megatron_layers.jsonl.gz", 2139),
+        ("megatron_rejects.jsonl.gz", 576),
+        ("megatron_tables.jsonl.gz", 1795),
+        ("megatron_traces.jsonl.gz", 1648),
+        ("megatron_traces_variants.jsonl.gz", 474),
+    ];
+    for (name, lines) in files {
         let report = check_file(&golden(name)).expect("readable");
         assert_eq!(report.first_difference, None, "{name}");
         assert_eq!(report.compared, lines, "{name}");

@@ -47,9 +47,29 @@ pub struct Args {
     #[arg(long, value_name = "ORDER", help_heading = "Pipeline")]
     pub gpipe_backward: Option<String>,
 
-    /// Layers of each stage, such as 2,2,3,1 [default: as many on each]
-    #[arg(long, value_name = "COUNTS", value_delimiter = ',', help_heading = "Pipeline")]
-    pub layer_split: Option<Vec<u32>>,
+    /// Layers of each stage, such as 2,2,3,1, or auto to balance their cost [default: as many on each]
+    #[arg(long, value_name = "COUNTS", help_heading = "Layers")]
+    pub layer_split: Option<String>,
+
+    /// What stands on each stage, in Megatron's form: E embedding, t layer, L loss, such as "Et*2|(t|)*3,L"
+    #[arg(long, value_name = "LAYOUT", help_heading = "Layers", visible_alias = "pipeline-model-parallel-layout")]
+    pub pipeline_layout: Option<String>,
+
+    /// Layers of the first rank; the other ranks share the rest
+    #[arg(long, value_name = "N", help_heading = "Layers")]
+    pub decoder_first_pipeline_num_layers: Option<u32>,
+
+    /// Layers of the last rank; the other ranks share the rest
+    #[arg(long, value_name = "N", help_heading = "Layers")]
+    pub decoder_last_pipeline_num_layers: Option<u32>,
+
+    /// Count the embedding as a layer of the first stage
+    #[arg(long, help_heading = "Layers")]
+    pub account_for_embedding_in_pipeline_split: bool,
+
+    /// Count the loss as a layer of the last stage
+    #[arg(long, help_heading = "Layers")]
+    pub account_for_loss_in_pipeline_split: bool,
 
     /// Data-parallel replicas; only 1 works yet
     #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Pipeline")]

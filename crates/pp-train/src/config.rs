@@ -110,10 +110,7 @@ impl TrainConfig {
             tied: !args.untie,
             ..GptOptions::default()
         })?;
-        let layers = match &args.layer_split {
-            None => LayerPartition::even(args.num_layers, schedule.placement())?,
-            Some(counts) => LayerPartition::from_counts(counts, args.num_layers, schedule.placement())?,
-        };
+        let layers = crate::layers::partition(args, &model, schedule.placement())?;
         let place = Place::new(args)?;
         Ok(Self {
             schedule,

@@ -3,7 +3,7 @@
 //! | room | what is in it |
 //! |---|---|
 //! | [`args`] | what was typed |
-//! | `config`, `lr`, `world` | what was validated: [`TrainConfig`], its learning rates, this process's [`Place`] |
+//! | `config`, `layers`, `lr`, `world` | what was validated: [`TrainConfig`], which stage has which layers, the learning rates, this process's [`Place`] |
 //! | `data` | [`Text`]: bytes as tokens, training windows, validation windows |
 //! | `programs` | [`Programs`] of training and validation, and that they are part of what was [proved](prove) |
 //! | `optimizer`, `sync` | AdamW; what ranks tell each other after a step's backwards |
@@ -24,6 +24,7 @@ mod config;
 mod data;
 mod eval;
 mod failure;
+mod layers;
 mod lr;
 mod optimizer;
 mod programs;

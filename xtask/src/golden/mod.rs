@@ -5,6 +5,7 @@
 
 mod check;
 mod fields;
+mod layers;
 mod rejects;
 mod tables;
 mod traces;
@@ -31,7 +32,7 @@ pub struct GoldenArgs {
 enum Command {
     /// Read questions as JSON lines from standard input, write each with the product's own answer
     Answer {
-        /// Which kind of questions: megatron_tables or megatron_rejects
+        /// Which kind of questions, by the stem of the golden file's name, such as megatron_tables
         #[arg(long, value_name = "FILESTEM")]
         source: Stem,
     },
@@ -50,6 +51,8 @@ pub enum Stem {
     MegatronTables,
     /// What Megatron's interleaved schedule refuses.
     MegatronRejects,
+    /// Which layers Megatron gives to each rank and chunk.
+    MegatronLayers,
     /// Megatron's events, rank by rank, as megatron-core 0.16.1 (which frees buffers that are still being sent).
     MegatronTraces,
     /// The same for sync functions, partial checkpoints and other variants.
@@ -59,8 +62,9 @@ pub enum Stem {
 }
 
 impl Stem {
-    const ALL: [(&'static str, Self); 5] = [
+    const ALL: [(&'static str, Self); 6] = [
         ("megatron_head_traces_variants", Self::MegatronHeadTracesVariants),
+        ("megatron_layers", Self::MegatronLayers),
         ("megatron_rejects", Self::MegatronRejects),
         ("megatron_tables", Self::MegatronTables),
         ("megatron_traces", Self::MegatronTraces),
@@ -132,6 +136,7 @@ pub fn answer_line(stem: Stem, line: &str) -> Result<Map<String, Value>> {
     match stem {
         Stem::MegatronTables => tables::answer(&question),
         Stem::MegatronRejects => rejects::answer(&question),
+        Stem::MegatronLayers => layers::answer(&question),
         Stem::MegatronTraces | Stem::MegatronTracesVariants => traces::answer(&question, SendRelease::Unwaited),
         Stem::MegatronHeadTracesVariants => traces::answer(&question, SendRelease::Waited),
     }
@@ -142,6 +147,7 @@ fn judged(stem: Stem, question: &Map<String, Value>) -> Option<&'static [&'stati
     match stem {
         Stem::MegatronTables => tables::judged(question),
         Stem::MegatronRejects => rejects::judged(question),
+        Stem::MegatronLayers => layers::judged(question),
         Stem::MegatronTraces | Stem::MegatronTracesVariants | Stem::MegatronHeadTracesVariants => {
             traces::judged(question)
         }

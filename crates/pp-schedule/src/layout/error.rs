@@ -200,7 +200,10 @@ pub enum LayoutError {
         last_stage: usize,
     },
     /// Balance makes no empty stage.
-    #[error("{n_layers} layers cannot give each of {n_stages} stages one; use at most --pp {n_layers} without --vp")]
+    #[error(
+        "--num-layers {n_layers} cannot give each of {n_stages} stages (--pp x --vp) a layer; nearest that works: \
+         --num-layers {n_stages}, or at most {n_layers} stages"
+    )]
     FewerLayersThanStages {
         /// Layers.
         n_layers: usize,
@@ -208,7 +211,7 @@ pub enum LayoutError {
         n_stages: u32,
     },
     /// Balance would take too long.
-    #[error("{n_layers} layers are more than {MAX_BALANCED_LAYERS}, the most that are balanced; use --layer-split")]
+    #[error("--num-layers {n_layers} is more than {MAX_BALANCED_LAYERS}, the most that are balanced; give counts")]
     TooManyLayersToBalance {
         /// Layers.
         n_layers: usize,

@@ -41,6 +41,18 @@ const REFUSED: &[(&str, &[&str])] = &[
     ("--mock-data --dry-run --pp 4 --num-layers 30", &["--num-layers 30", "28 or 32"]),
     ("--mock-data --dry-run --pp 2 --vp 2 --layer-split 2,2,4", &["--layer-split", "3 counts", "4 stages"]),
     ("--mock-data --dry-run --pp 2 --vp 2 --layer-split 2,2,2,1", &["--layer-split", "7", "--num-layers is 8"]),
+    (
+        "--mock-data --dry-run --pp 2 --layer-split 4,x",
+        &["--layer-split `4,x`", "`x` is no number", "2,2,3,1, or auto"],
+    ),
+    (
+        "--mock-data --dry-run --pp 2 --layer-split auto --pipeline-layout Et*4|t*4L",
+        &["--layer-split", "leave one out"],
+    ),
+    ("--mock-data --dry-run --pp 2 --pipeline-layout Et*4|t*3L", &["7", "8"]),
+    ("--mock-data --dry-run --pp 2 --pipeline-layout Et*4|x*4L", &["--pipeline-layout", "`x`", "character"]),
+    ("--mock-data --dry-run --pp 2 --pipeline-layout Et*4|t*2|t|tL", &["--vp"]),
+    ("--mock-data --dry-run --pp 4 --num-layers 2 --layer-split auto", &["--num-layers", "2", "4"]),
     ("--mock-data --hidden-size 100 --num-heads 8", &["--hidden-size) 100", "--num-heads) 8", "96", "10"]),
     // Zero for any size.
     ("--mock-data --pp 0", &["--pp is 0", "at least 1"]),
@@ -139,6 +151,11 @@ fn agreeing_flags_and_a_world_of_one_are_fine() {
         "--mock-data --dry-run --pp 8 --num-layers 8 --schedule GPipe --gpipe-backward Ascending",
         "--mock-data --pp 2 --rank 1 --world-size 2 --rendezvous-file f",
         "--mock-data --dry-run --pp 2 --vp 2 --num-layers 10 --layer-split 3,2,2,3",
+        "--mock-data --dry-run --pp 4 --num-layers 10 --layer-split auto",
+        "--mock-data --dry-run --pp 4 --num-layers 10 --account-for-embedding-in-pipeline-split \
+         --account-for-loss-in-pipeline-split",
+        "--mock-data --dry-run --pp 4 --num-layers 10 --decoder-first-pipeline-num-layers 2 \
+         --decoder-last-pipeline-num-layers 2",
         "--mock-data --dry-run --pp 4 --vp 2 --microbatches 3 --allow-bubbles",
     ] {
         resolve(line).unwrap_or_else(|message| panic!("`{line}`: {message}"));

@@ -38,7 +38,14 @@ fn every_cut_of_an_untied_model_trains_to_the_same_bits() {
 #[test]
 fn uneven_layers_train_to_the_same_bits() {
     let whole = bits(&run(""));
-    for cut in ["--pp 2 --layer-split 3,5", "--pp 2 --vp 2 --layer-split 1,3,4,0", "--pp 4 --layer-split 0,4,4,0"] {
+    for cut in [
+        "--pp 2 --layer-split 3,5",
+        "--pp 2 --vp 2 --layer-split 1,3,4,0",
+        "--pp 4 --layer-split 0,4,4,0",
+        "--pp 2 --layer-split auto",
+        "--pp 2 --vp 2 --pipeline-layout Et|t*4||t*3L",
+        "--pp 4 --decoder-first-pipeline-num-layers 1 --decoder-last-pipeline-num-layers 1",
+    ] {
         assert_eq!(bits(&run(cut)), whole, "{cut}");
     }
 }

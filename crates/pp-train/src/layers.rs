@@ -1,0 +1,62 @@
+//! Which layers each stage gets: evenly, by counts, by cost, by Megatron's counts or by a layout string.
+
+use pp_model::GptConfig;
+use pp_schedule::layout::{LayoutPattern, LayoutSpec};
+use pp_schedule::{LayerPartition, Placement};
+
+use crate::args::Args;
+use crate::config::{Invalid, refuse};
+
+/// The partition that the arguments ask for.
+pub(crate) fn partition(args: &Args, model: &GptConfig, placement: Placement) -> Result<LayerPartition, Invalid> {
+    let by_megatron = args.decoder_first_pipeline_num_layers.is_some()
+        || args.decoder_last_pipeline_num_layers.is_some()
+        || args.account_for_embedding_in_pipeline_split
+        || args.account_for_loss_in_pipeline_split
+        || args.pipeline_layout.is_some();
+    match &args.layer_split {
+        Some(_) if by_megatron => refuse!(
+            "--layer-split is given together with another way to split layers (--pipeline-layout, \
+             --decoder-first-pipeline-num-layers, --decoder-last-pipeline-num-layers, --account-for-..); leave one out"
+        ),
+        Some(split) if split == "auto" => balanced(model, placement),
+        Some(split) => by_counts(split, args.num_layers, placement),
+        None if by_megatron => by_spec(args),
+        None => Ok(LayerPartition::even(args.num_layers, placement)?),
+    }
+}
+
+fn by_counts(split: &str, n_layers: u32, placement: Placement) -> Result<LayerPartition, Invalid> {
+    let counts = split.split(',').map(|count| {
+        count.trim().parse::<u32>().map_err(|_| {
+            Invalid(format!(
+                "--layer-split `{split}`: `{count}` is no number of layers; write a count per stage such as 2,2,3,1, or auto"
+            ))
+        })
+    });
+    Ok(LayerPartition::from_counts(&counts.collect::<Result<Vec<_>, _>>()?, n_layers, placement)?)
+}
+
+/// Layers and head weighed by their multiplications per token: `12 h^2 + 2 s h` for a layer (its matrices, and attention
+/// over a sequence of `s`), `V h` for the head; the embedding looks its rows up.
+fn balanced(model: &GptConfig, placement: Placement) -> Result<LayerPartition, Invalid> {
+    let (hidden, seq_len, vocab) = (model.hidden() as u64, model.seq_len() as u64, model.vocab() as u64);
+    let layer = 12 * hidden * hidden + 2 * seq_len * hidden;
+    Ok(LayerPartition::balanced(&vec![layer; model.n_layers()], hidden, vocab * hidden, placement)?)
+}
+
+fn by_spec(args: &Args) -> Result<LayerPartition, Invalid> {
+    let layout = args.pipeline_layout.as_deref().map(str::parse::<LayoutPattern>).transpose();
+    let spec = LayoutSpec {
+        vp: Some(args.vp),
+        first: args.decoder_first_pipeline_num_layers,
+        last: args.decoder_last_pipeline_num_layers,
+        account_for_embedding: args.account_for_embedding_in_pipeline_split,
+        account_for_loss: args.account_for_loss_in_pipeline_split,
+        layout: layout.map_err(|error| Invalid(format!("--pipeline-layout: {error}")))?,
+        ..LayoutSpec::new(args.num_layers, args.pp)
+    };
+    let assignment = spec.resolve()?;
+    assignment.check_trainable()?;
+    Ok(assignment.partition()?)
+}
