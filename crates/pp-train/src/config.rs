@@ -8,6 +8,7 @@ use pp_model::{GptConfig, GptOptions};
 use pp_schedule::{GPipeBackward, LayerPartition, ScheduleConfig, ScheduleKind, ScheduleSpec};
 
 use crate::args::Args;
+use crate::invalid::{Invalid, refuse};
 use crate::lr::LrSchedule;
 use crate::world::Place;
 
@@ -18,25 +19,6 @@ const DEFAULT_MICROBATCHES: u32 = 8;
 const MAX_SIZE: u32 = 1 << 16;
 const MAX_THREADS: u32 = 1024;
 const MAX_TIMEOUT: f64 = 1e6;
-
-/// Arguments that make no run: flag, value, rule and the nearest that works, in one line.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct Invalid(pub String);
-
-macro_rules! refuse {
-    ($($message:tt)*) => { return Err(Invalid(format!($($message)*))) };
-}
-pub(crate) use refuse;
-
-macro_rules! invalid_from {
-    ($($error:ty),*) => { $(impl From<$error> for Invalid {
-        fn from(error: $error) -> Self {
-            Self(error.to_string())
-        }
-    })* };
-}
-invalid_from!(pp_schedule::ConfigError, pp_schedule::LayoutError, pp_model::ConfigError);
 
 /// Where the text comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -12,7 +12,8 @@ use pp_model::MicroBatch;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
 
-use crate::config::{Invalid, TextSource, TrainConfig, refuse};
+use crate::config::{TextSource, TrainConfig};
+use crate::invalid::{Invalid, refuse};
 
 /// Bytes of the synthetic text.
 const MOCK_LEN: usize = 1 << 19;

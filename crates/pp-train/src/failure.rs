@@ -2,7 +2,7 @@
 
 use pp_comm::{CommError, ExecError, ExecFault, Refusal, RendezvousError};
 
-use crate::config::Invalid;
+use crate::invalid::Invalid;
 
 /// The kinds of failure that whoever started a rank wants to tell apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

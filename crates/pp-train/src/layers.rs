@@ -5,7 +5,7 @@ use pp_schedule::layout::{LayoutPattern, LayoutSpec};
 use pp_schedule::{LayerPartition, Placement};
 
 use crate::args::Args;
-use crate::config::{Invalid, refuse};
+use crate::invalid::{Invalid, refuse};
 
 /// The partition that the arguments ask for.
 pub(crate) fn partition(args: &Args, model: &GptConfig, placement: Placement) -> Result<LayerPartition, Invalid> {

@@ -3,12 +3,12 @@
 //! | room | what is in it |
 //! |---|---|
 //! | [`args`] | what was typed |
-//! | `config`, `layers`, `lr`, `world` | what was validated: [`TrainConfig`], which stage has which layers, the learning rates, this process's [`Place`] |
+//! | `config`, `layers`, `lr`, `world`, `invalid` | what was validated, and what is said of what is not: [`TrainConfig`], which stage has which layers, the learning rates, this process's [`Place`] |
 //! | `data` | [`Text`]: bytes as tokens, training windows, validation windows |
 //! | `programs` | [`Programs`] of training and validation, and that they are part of what was [proved](prove) |
 //! | `optimizer`, `sync` | AdamW; what ranks tell each other after a step's backwards |
 //! | `trainer` | a rank at work; `step` and `eval` are what it does |
-//! | `train` | [`train()`]: the whole run on one rank; `report`: what rank 0 tells of it |
+//! | `train` | [`train()`]: the whole run on one rank; `records`, `outcome`: what it comes to; `report`: what rank 0 tells of it |
 //! | `run` | [`run()`]: from a configuration to the end, rendezvous included |
 //!
 //! # Invariants
@@ -24,10 +24,13 @@ mod config;
 mod data;
 mod eval;
 mod failure;
+mod invalid;
 mod layers;
 mod lr;
 mod optimizer;
+mod outcome;
 mod programs;
+mod records;
 mod report;
 mod run;
 mod step;
@@ -36,12 +39,15 @@ mod train;
 mod trainer;
 mod world;
 
-pub use config::{AdamOptions, Invalid, TextSource, TrainConfig, VOCAB};
+pub use config::{AdamOptions, TextSource, TrainConfig, VOCAB};
 pub use data::Text;
 pub use failure::Failure;
+pub use invalid::Invalid;
 pub use lr::LrSchedule;
+pub use outcome::{Outcome, RankFigures};
 pub use programs::{OwnPrograms, Programs, prove};
-pub use report::{FinalRecord, IterationRecord, Report, ValidationRecord};
+pub use records::{FinalRecord, IterationRecord, ValidationRecord};
+pub use report::Report;
 pub use run::run;
-pub use train::{Outcome, RankFigures, train};
+pub use train::train;
 pub use world::Place;

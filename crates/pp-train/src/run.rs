@@ -8,8 +8,9 @@ use pp_comm::{Control, Host, HostSpec, JoinSpec, Member, await_address, join, pu
 use pp_schedule::{Certificate, Rank};
 use xxhash_rust::xxh3::Xxh3Default;
 
-use crate::config::{Invalid, TrainConfig};
+use crate::config::TrainConfig;
 use crate::data::Text;
+use crate::invalid::Invalid;
 use crate::programs::{OwnPrograms, Programs, prove};
 use crate::report::{self, Metrics, Report, say};
 use crate::train::train;

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use crate::args::Args;
-use crate::config::{Invalid, refuse};
+use crate::invalid::{Invalid, refuse};
 
 /// This process among the others.
 #[derive(Clone, Debug, PartialEq, Eq)]

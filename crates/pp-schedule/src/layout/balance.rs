@@ -3,9 +3,7 @@
 use std::ops::Range;
 
 use super::error::LayoutError;
-
-/// The most layers that [`balance()`] takes: its memory grows with layers times stages.
-pub const MAX_BALANCED_LAYERS: usize = 4096;
+use super::limits::MAX_BALANCED_LAYERS;
 
 /// How many layers each stage gets, in stage order, so that the largest cost of a stage is the smallest possible.
 ///

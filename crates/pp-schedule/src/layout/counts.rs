@@ -1,12 +1,8 @@
 //! How many layers each rank gets from the counts of the first and last rank, or with embedding and loss accounted for.
 
 use super::error::LayoutError;
+use super::limits::{FIRST, LAST};
 use super::spec::LayoutSpec;
-
-/// `--decoder-first-pipeline-num-layers`, by Megatron's name.
-pub(super) const FIRST: &str = "--decoder-first-pipeline-num-layers";
-/// `--decoder-last-pipeline-num-layers`, by Megatron's name.
-pub(super) const LAST: &str = "--decoder-last-pipeline-num-layers";
 
 /// Layers of `counts[rank][chunk]`; negative ones as Megatron's arithmetic gives them.
 pub(super) fn counts(spec: &LayoutSpec) -> Result<Vec<Vec<i64>>, LayoutError> {

@@ -1,9 +1,7 @@
 //! Why layers cannot be partitioned as asked.
 
-use super::balance::MAX_BALANCED_LAYERS;
-use super::counts::{FIRST, LAST};
+use super::limits::{FIRST, LAST, MAX_BALANCED_LAYERS, MAX_STAGES, nearest_multiples, nearest_with, stages};
 use super::pattern_error::PatternError;
-use super::spec::MAX_STAGES;
 use crate::ids::{Chunk, Rank};
 
 /// Why layers cannot be partitioned as asked. Each message names flag, value, rule and what works.
@@ -219,26 +217,4 @@ pub enum LayoutError {
     /// The sum of all costs overflows.
     #[error("the costs of the layers add up to more than {}; use a larger unit of cost", u64::MAX)]
     CostsTooLarge,
-}
-
-fn stages(pp: u32, vp: u32) -> u64 {
-    u64::from(pp) * u64::from(vp)
-}
-
-/// The multiples of `of` around `value`, but for 0.
-pub(super) fn nearest_multiples(value: u64, of: u64) -> String {
-    let below = value / of * of;
-    let above = below + of;
-    if below == 0 { above.to_string() } else { format!("{below} or {above}") }
-}
-
-/// The numbers of layers around `n_layers` that, with `extra` more, are a positive multiple of `of`.
-fn nearest_with(n_layers: u32, extra: i64, of: u64) -> String {
-    let of = of as i64;
-    let below = (i64::from(n_layers) + extra).div_euclid(of) * of;
-    if below > extra.max(0) {
-        format!("{} or {}", below - extra, below + of - extra)
-    } else {
-        (below + of - extra).to_string()
-    }
 }

@@ -30,9 +30,12 @@
 //!   here what is no layer is refused wherever it stands.
 //! - MTP layers are parsed and checked as Megatron does, but not trained ([`Assignment::check_trainable`]).
 
+mod assignment;
 mod balance;
 mod counts;
 mod error;
+mod layer_type;
+mod limits;
 mod pattern;
 mod pattern_error;
 mod spec;
@@ -43,11 +46,14 @@ use std::ops::Range;
 use crate::ids::Stage;
 use crate::placement::Placement;
 
-pub use balance::{MAX_BALANCED_LAYERS, balance};
+pub use assignment::Assignment;
+pub use balance::balance;
 pub use error::LayoutError;
-pub use pattern::{LayerType, LayoutPattern, MAX_PATTERN_LEN};
+pub use layer_type::LayerType;
+pub use limits::{MAX_BALANCED_LAYERS, MAX_PATTERN_LEN, MAX_STAGES};
+pub use pattern::LayoutPattern;
 pub use pattern_error::PatternError;
-pub use spec::{Assignment, LayoutSpec, MAX_STAGES};
+pub use spec::LayoutSpec;
 
 /// Which layers each stage holds. It covers every layer exactly once, in order.
 ///

@@ -1,7 +1,7 @@
 //! Why a text or lists are no layout.
 
-use super::error::nearest_multiples;
-use super::pattern::{LayerType, MAX_PATTERN_LEN};
+use super::layer_type::LayerType;
+use super::limits::{MAX_PATTERN_LEN, nearest_multiples};
 
 /// Why a text or lists are no layout, or not one for these layers and ranks.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

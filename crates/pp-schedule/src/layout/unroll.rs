@@ -1,6 +1,7 @@
 //! Layout strings written out: repetitions become what they repeat, as Megatron does it.
 
-use super::pattern::{LayerType, MAX_PATTERN_LEN};
+use super::layer_type::LayerType;
+use super::limits::MAX_PATTERN_LEN;
 use super::pattern_error::PatternError;
 
 /// The layers and bars of a text, with every repetition written out.

@@ -8,12 +8,13 @@ use std::io::{IsTerminal, Write};
 use anyhow::{Context, Result};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use crate::config::{Invalid, TrainConfig};
-use crate::train::Outcome;
+use crate::config::TrainConfig;
+use crate::invalid::Invalid;
+use crate::outcome::Outcome;
+use crate::records::{FinalRecord, IterationRecord, ValidationRecord};
 use crate::world::Place;
 
 pub(crate) use metrics::Metrics;
-pub use metrics::{FinalRecord, IterationRecord, ValidationRecord};
 pub(crate) use tables::before;
 
 /// Where progress goes.

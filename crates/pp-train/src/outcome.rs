@@ -1,0 +1,89 @@
+//! What a run comes to.
+
+use pp_comm::StepReport;
+use pp_schedule::SlotClass;
+
+use crate::records::{IterationRecord, ValidationRecord};
+
+/// What a run gives; the same on every rank, wall times aside.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Outcome {
+    /// The training steps.
+    pub iterations: Vec<IterationRecord>,
+    /// The validations, the last one included.
+    pub validations: Vec<ValidationRecord>,
+    /// Loss of the last validation.
+    pub validation_loss: f64,
+    /// Entropy of the text's bytes one by one.
+    pub unigram_entropy: f64,
+    /// Hash of the weights before the first step.
+    pub initial_fingerprint: u128,
+    /// Hash of the weights after the last step.
+    pub weights_fingerprint: u128,
+    /// By rank.
+    pub ranks: Vec<RankFigures>,
+}
+
+/// What a rank did with its time and memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct RankFigures {
+    /// Peak resident memory of its process, where the system tells it.
+    pub peak_rss_mib: Option<f64>,
+    /// Seconds of all its training steps.
+    pub total_s: f64,
+    /// Seconds in computations of the program.
+    pub busy_s: f64,
+    /// Seconds in which the program waited for messages.
+    pub wait_s: f64,
+    /// The most activations that were kept for their backward at once, in microbatches of one chunk.
+    pub peak_in_flight: usize,
+}
+
+impl RankFigures {
+    pub(crate) fn add(&mut self, report: &StepReport) {
+        self.busy_s += report.compute.as_secs_f64();
+        self.wait_s += (report.wait_send + report.wait_receive).as_secs_f64();
+        self.peak_in_flight = self.peak_in_flight.max(report.peak(SlotClass::Saved));
+    }
+
+    /// The share of its training steps that it computed.
+    pub fn busy_share(&self) -> f64 {
+        share(self.busy_s, self.total_s)
+    }
+
+    /// The share of its training steps that it waited.
+    pub fn wait_share(&self) -> f64 {
+        share(self.wait_s, self.total_s)
+    }
+}
+
+impl Outcome {
+    /// Tokens per second of the median step.
+    pub fn median_tokens_per_s(&self) -> f64 {
+        let mut rates: Vec<f64> = self.iterations.iter().map(|record| record.tokens_per_s).collect();
+        rates.sort_unstable_by(f64::total_cmp);
+        let middle = rates.len() / 2;
+        match rates.len() {
+            0 => 0.0,
+            len if len % 2 == 1 => rates[middle],
+            _ => f64::midpoint(rates[middle - 1], rates[middle]),
+        }
+    }
+
+    /// All tokens over the time of all training steps, validation not counted.
+    pub fn overall_tokens_per_s(&self) -> f64 {
+        let tokens: u64 = self.iterations.iter().map(|record| record.tokens).sum();
+        let seconds: f64 = self.iterations.iter().map(|record| record.step_ms / 1e3).sum();
+        share(tokens as f64, seconds)
+    }
+
+    /// The share of all ranks' training time that was spent waiting for another.
+    pub fn wait_share(&self) -> f64 {
+        let sum = |part: fn(&RankFigures) -> f64| self.ranks.iter().map(part).sum::<f64>();
+        share(sum(|rank| rank.wait_s), sum(|rank| rank.total_s))
+    }
+}
+
+fn share(part: f64, whole: f64) -> f64 {
+    if whole > 0.0 { part / whole } else { 0.0 }
+}
