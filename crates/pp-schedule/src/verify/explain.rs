@@ -23,7 +23,7 @@ const LEGEND: &str =
 /// let one_queue = Semantics { queues: Queues::OnePerRank, capacity: 0 };
 /// let error = check_under(&program, one_queue).unwrap_err();
 /// let text = explain(&program, &error);
-/// assert!(text.contains("rank 0 -> rank 1 -> rank 0"));
+/// assert!(text.contains("the circle: rank 1 -> rank 0 -> rank 1"));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn explain(program: &Program, error: &VerifyError) -> String {
