@@ -95,7 +95,7 @@ fn the_corrected_steps() {
 
 fn configs() -> Vec<ScheduleConfig> {
     let mut specs = Vec::new();
-    for (pp, m) in (2..=6).flat_map(|pp| (1..=14).map(move |m| (pp, m))) {
+    for (pp, m) in (2..=5).flat_map(|pp| (1..=11).map(move |m| (pp, m))) {
         specs.push(ScheduleSpec::new(pp, 1, m));
         for (vp, group) in (1..=3).flat_map(|vp| (pp..=m).map(move |group| (vp, group))) {
             let schedule = Some(ScheduleKind::Interleaved);

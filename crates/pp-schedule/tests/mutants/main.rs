@@ -38,7 +38,7 @@ fn all_programs() -> Vec<Named> {
     [lanes_programs(), stagger_programs(), megatron_programs(), written_programs()].concat()
 }
 
-/// Buffers and queues: the verifier's one run agrees with runs of any timing, and more buffers never do harm.
+/// The verifier's one run agrees with runs of any timing; more buffers never do harm, nor do finer queues.
 #[test]
 fn whole_programs_are_judged_as_they_run_under_any_semantics() {
     let mut random = Random(1);
@@ -58,6 +58,11 @@ fn whole_programs_are_judged_as_they_run_under_any_semantics() {
         }
         for by_capacity in verdicts.chunks(3) {
             assert!(by_capacity.is_sorted(), "{name}: {by_capacity:?}");
+        }
+        // From one queue per rank to one per channel, each splits the queues of the one before.
+        for capacity in 0..3 {
+            let finer: Vec<bool> = (1..5).map(|queues| verdicts[3 * queues + capacity]).collect();
+            assert!(finer.is_sorted(), "{name}: {finer:?}");
         }
     }
     println!("whole programs: {passed} pass, {stuck} are stuck");

@@ -47,8 +47,13 @@ struct RankState {
     /// Complete transfers; a receive with what arrived.
     complete: HashMap<u32, Option<Work>>,
     waited: HashSet<u32>,
-    /// Posts by queue: their transfers there, and whether they are offered.
-    queues: BTreeMap<(u32, u32), VecDeque<(Vec<u32>, bool)>>,
+    queues: BTreeMap<(u32, u32), VecDeque<Queued>>,
+}
+
+/// A post in a queue: its transfers there, and whether they are offered.
+struct Queued {
+    transfers: Vec<u32>,
+    offered: bool,
 }
 
 /// A channel between its two ends.
@@ -223,8 +228,8 @@ impl Play<'_> {
                 (_, before) => return fault(format!("post of {transfer} over {before:?}")),
             }
         }
-        for (queue, indices) in by_queue {
-            self.ranks[rank].queues.entry(queue).or_default().push_back((indices, false));
+        for (queue, transfers) in by_queue {
+            self.ranks[rank].queues.entry(queue).or_default().push_back(Queued { transfers, offered: false });
         }
         Ok(())
     }
@@ -235,11 +240,11 @@ impl Play<'_> {
         let RankState { queues, complete, .. } = &mut self.ranks[rank];
         let mut moved = false;
         for posts in queues.values_mut() {
-            while let Some((indices, offered)) = posts.front_mut() {
+            while let Some(Queued { transfers, offered }) = posts.front_mut() {
                 if !*offered {
                     *offered = true;
                     moved = true;
-                    for &index in indices.iter() {
+                    for &index in transfers.iter() {
                         let transfer = &program.ranks[rank].transfers[index as usize];
                         let wire = &mut self.wires[transfer.channel.idx()];
                         match transfer.role {
@@ -248,7 +253,7 @@ impl Play<'_> {
                         }
                     }
                 }
-                if !indices.iter().all(|index| complete.contains_key(index)) {
+                if !transfers.iter().all(|index| complete.contains_key(index)) {
                     break;
                 }
                 posts.pop_front();
