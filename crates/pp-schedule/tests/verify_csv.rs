@@ -77,6 +77,8 @@ fn what_torch_writes_is_proved_as_it_stands() {
 fn a_deadlock_is_drawn_and_found_in_the_text() {
     let (code, text) = verify_text("deadlock", WITH_TRANSFERS, &["--queues", "one-per-rank"]);
     assert_eq!(code, 1);
+    // Two ranks: one per pair is the same.
+    assert_eq!(verify_text("pair", WITH_TRANSFERS, &["--queues", "one-per-pair"]), (code, text.clone()));
     for part in [
         "refuted: deadlock with unbuffered channels, 2 ranks stuck:",
         "rank 0 is stuck at step 3 (post: send to rank 1 the activation of microbatch 1 for stage 1), waiting for rank 1",

@@ -12,7 +12,7 @@ use crate::ids::{Rank, Stage};
 use crate::lower::lanes::{self, Options};
 use crate::lower::written::Wires;
 use crate::order::{Extent, Order, OrderError};
-use crate::program::Program;
+use crate::program::{Channel, Program};
 use crate::verify::{Queues, Semantics, VerifyError, check_under, explain, places};
 use crate::work::Work;
 
@@ -37,6 +37,8 @@ enum QueuesArg {
     AsStated,
     /// All of them, as on one communicator
     OnePerRank,
+    /// Those between two ranks, both ways, as torch has them over NCCL when they are issued one by one
+    OnePerPair,
     /// Activations, and gradients: two rings
     OnePerDirection,
     /// Sends and receives of activations and of gradients
@@ -48,7 +50,8 @@ enum QueuesArg {
 impl QueuesArg {
     const fn queues(self) -> Queues {
         match self {
-            Self::AsStated => Queues::AsStated,
+            // The program is made to state it.
+            Self::AsStated | Self::OnePerPair => Queues::AsStated,
             Self::OnePerRank => Queues::OnePerRank,
             Self::OnePerDirection => Queues::OnePerDirection,
             Self::FourLanes => Queues::FourLanes,
@@ -59,7 +62,7 @@ impl QueuesArg {
     /// Lanes by direction need wires by direction.
     const fn wires(self) -> Wires {
         match self {
-            Self::AsStated | Self::OnePerRank => Wires::PerPair,
+            Self::AsStated | Self::OnePerRank | Self::OnePerPair => Wires::PerPair,
             Self::OnePerDirection | Self::FourLanes | Self::OnePerChannel => Wires::PerPairAndDirection,
         }
     }
@@ -68,6 +71,7 @@ impl QueuesArg {
         match self {
             Self::AsStated => "each channel has a queue of its own",
             Self::OnePerRank => "all transfers of a rank stand in one queue",
+            Self::OnePerPair => "all transfers between two ranks stand in one queue",
             Self::OnePerDirection => "a rank's transfers stand in a queue per direction",
             Self::FourLanes => "a rank's transfers stand in a queue per direction and role",
             Self::OnePerChannel => "each channel, of one direction, has a queue of its own",
@@ -75,13 +79,32 @@ impl QueuesArg {
     }
 }
 
+impl VerifyArgs {
+    /// Verifies a program under the queues and capacity asked for.
+    fn judge(&self, program: &mut Program) -> Result<(), VerifyError> {
+        if self.queues == QueuesArg::OnePerPair {
+            share_queues_by_pair(program);
+        }
+        check_under(program, Semantics { queues: self.queues.queues(), capacity: self.capacity })
+    }
+}
+
+/// Makes the channels between two ranks, both ways, share a queue.
+fn share_queues_by_pair(program: &mut Program) {
+    let pair = |channel: &Channel| (channel.source.min(channel.destination), channel.source.max(channel.destination));
+    let pairs: Vec<(Rank, Rank)> = program.channels.iter().map(pair).collect();
+    for channel in &mut program.channels {
+        let pair = pair(channel);
+        channel.queue = pairs.iter().position(|other| *other == pair).unwrap_or_default() as u32;
+    }
+}
+
 pub(super) fn run(args: &VerifyArgs, out: &mut dyn Write) -> Result<(), CommandError> {
     let text = read(&args.file)?;
-    let semantics = Semantics { queues: args.queues.queues(), capacity: args.capacity };
     let grid = Grid::parse(&text)?;
     let program = match grid.has_transfers() {
-        true => as_written(&grid, args.queues.wires(), semantics, out)?,
-        false => lowered(&grid, semantics, out)?,
+        true => as_written(&grid, args, out)?,
+        false => lowered(&grid, args, out)?,
     };
     proved(&program, args, out)
 }
@@ -98,8 +121,9 @@ fn read(file: &Path) -> Result<String, CommandError> {
 }
 
 /// The program of a grid that says where transfers stand.
-fn as_written(grid: &Grid, wires: Wires, semantics: Semantics, out: &mut dyn Write) -> Result<Program, CommandError> {
-    let written = grid.to_program(wires).map_err(|error| match error {
+fn as_written(grid: &Grid, args: &VerifyArgs, out: &mut dyn Write) -> Result<Program, CommandError> {
+    let wires = args.queues.wires();
+    let mut written = grid.to_program(wires).map_err(|error| match error {
         ProgramError::Grid(error) => no_order(grid, error),
         error => CommandError::Refuted(error.to_string()),
     })?;
@@ -109,8 +133,9 @@ fn as_written(grid: &Grid, wires: Wires, semantics: Semantics, out: &mut dyn Wri
         Wires::PerPairAndDirection => "one FIFO from each rank to each other for activations, one for gradients",
     };
     writeln!(out, "as written: each transfer is posted alone where its cell stands; a receive is waited for just")?;
-    writeln!(out, "before the computation that needs it, sends at the end of the step; {fifo}")?;
-    match check_under(&written.program, semantics) {
+    writeln!(out, "before the computation that needs it, sends at the end of the step")?;
+    writeln!(out, "wires: {fifo}")?;
+    match args.judge(&mut written.program) {
         Ok(()) => Ok(written.program),
         Err(error) => Err(CommandError::Refuted(refusal(&written, &error))),
     }
@@ -128,15 +153,15 @@ fn refusal(written: &GridProgram, error: &VerifyError) -> String {
 }
 
 /// The program that `lanes` makes of a grid of computations, with as little prefetch as makes it pass.
-fn lowered(grid: &Grid, semantics: Semantics, out: &mut dyn Write) -> Result<Program, CommandError> {
+fn lowered(grid: &Grid, args: &VerifyArgs, out: &mut dyn Write) -> Result<Program, CommandError> {
     let order = grid.to_order().map_err(|error| no_order(grid, error))?;
     headline(grid, order.extent(), out)?;
     let mut tried = Vec::new();
     let last = loop {
         let ahead = 1 << tried.len();
         let options = Options { receives_ahead: ahead, ring_receives_ahead: ahead, sends_in_flight: ahead };
-        let program = lanes::lower_order(&order, options);
-        let verdict = check_under(&program, semantics);
+        let mut program = lanes::lower_order(&order, options);
+        let verdict = args.judge(&mut program);
         tried.push(ahead.to_string());
         match verdict {
             Ok(()) => {
