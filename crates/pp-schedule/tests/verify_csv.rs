@@ -201,3 +201,40 @@ fn an_overlapped_pair_waits_for_both_inputs() {
     let program = Grid::parse(&both).expect("a grid").to_program(Wires::PerPair).expect("a program").program;
     assert!(matches!(verify::check(&program), Err(VerifyError::Deadlock(_))));
 }
+
+/// Every cell dropped, doubled, moved to every other place: a verdict, never a panic; and as it stood, it is proved.
+#[test]
+fn any_change_gets_a_verdict() {
+    let rows: Vec<Vec<&str>> = WITH_TRANSFERS.lines().map(|row| row.split(',').collect()).collect();
+    let verdict = |rows: &[Vec<&str>]| {
+        let text: Vec<String> = rows.iter().map(|row| row.join(",")).collect();
+        let grid = Grid::parse(&text.join("\n")).expect("cells as they were");
+        let Ok(written) = grid.to_program(Wires::PerPair) else { return false };
+        match verify::check(&written.program) {
+            Ok(()) => true,
+            Err(error) => {
+                let places = verify::places(&written.program, &error);
+                assert!(places.iter().all(|&(rank, step)| written.cell_of(rank, step).is_some()), "{error}");
+                assert!(!verify::explain(&written.program, &error).is_empty());
+                false
+            }
+        }
+    };
+    assert!(verdict(&rows));
+    let (mut n_proved, mut n_refuted) = (0, 0);
+    let mut count = |rows: &[Vec<&str>]| *if verdict(rows) { &mut n_proved } else { &mut n_refuted } += 1;
+    for (row, at) in (0..rows.len()).flat_map(|row| (0..rows[row].len()).map(move |at| (row, at))) {
+        let mut without = rows.clone();
+        let cell = without[row].remove(at);
+        count(&without);
+        for to in (0..rows.len()).flat_map(|to| (0..=without[to].len()).map(move |at| (to, at))) {
+            let mut moved = without.clone();
+            moved[to.0].insert(to.1, cell);
+            count(&moved);
+            let mut doubled = rows.clone();
+            doubled[to.0].insert(to.1, cell);
+            count(&doubled);
+        }
+    }
+    assert!(n_proved > 50 && n_refuted > 400, "{n_proved} proved, {n_refuted} refuted");
+}
