@@ -38,8 +38,10 @@ pub mod program;
 mod receive;
 mod schedules;
 pub mod simulate;
+pub mod sweep;
 mod table;
 pub mod verify;
+pub mod view;
 mod work;
 
 pub use certificate::{Certificate, CertificateError, CertifiedProgram, Fingerprint};
@@ -59,3 +61,8 @@ pub use schedules::rank_order;
 pub use table::ScheduleTable;
 pub use verify::{VerifiedProgram, VerifyError, verify};
 pub use work::{ParseWorkError, Work, WorkKind};
+
+/// The examples of the page that the registry shows.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -3,7 +3,10 @@
 mod features;
 mod layering;
 mod lints;
+mod package;
+mod purity;
 mod size;
+mod sweep;
 
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -33,12 +36,18 @@ enum Step {
     Docs,
     /// Which crates may depend on which
     Layering,
+    /// The schedule core does no I/O and starts no threads
+    Purity,
     /// Optional features type-check on a machine without what they drive
     Features,
     /// Only the named crates may hold unsafe code
     Lints,
     /// Examples that import the crates as another project would
     Examples,
+    /// Every small schedule under every policy is proved, or refused by the stated rule
+    Sweep,
+    /// The schedule core packs, and builds from its package
+    Package,
     /// Licences and advisories, where cargo-deny is installed
     Deny,
     /// Files that have grown long; a report, never a failure
@@ -98,9 +107,12 @@ impl Step {
                 succeeds(cargo().args(["doc", "--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings"))
             }
             Step::Layering => layering::check(),
+            Step::Purity => purity::check(),
             Step::Features => features::check(),
             Step::Lints => lints::check(),
             Step::Examples => examples(),
+            Step::Sweep => sweep::check(),
+            Step::Package => package::check(),
             Step::Deny => deny(),
             Step::Size => size::report(),
         }

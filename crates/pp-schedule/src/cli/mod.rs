@@ -1,6 +1,7 @@
 //! The command line: `pp-schedule`, also reached as `cargo xtask schedule`.
 
 mod show;
+mod verify;
 
 use std::io::Write;
 
@@ -26,6 +27,13 @@ pub enum Command {
     ///
     /// Example: pp-schedule show --pp 4 --vp 2 --microbatches 8
     Show(show::ShowArgs),
+    /// Prove a schedule in torch's text form, or say where it goes wrong
+    ///
+    /// Without communication cells, the transfers are added by the lanes policy, with as little prefetch as passes. With
+    /// them, each is posted alone where its cell stands. Exits 0 if proved, 1 if refuted, 2 if it cannot be judged.
+    ///
+    /// Example: pp-schedule verify schedule.csv --queues one-per-rank
+    Verify(verify::VerifyArgs),
 }
 
 /// The flags that say which schedule is meant.
@@ -94,6 +102,23 @@ pub enum CommandError {
         /// Ranks there are.
         n_ranks: u32,
     },
+    /// A file could not be read (exit code 2).
+    #[error("{file}: {why}")]
+    Input {
+        /// The file named.
+        file: String,
+        /// What went wrong.
+        why: String,
+    },
+    /// A text is no schedule (exit code 2).
+    #[error(transparent)]
+    Csv(#[from] crate::format::csv::CsvError),
+    /// A schedule cannot be judged (exit code 2).
+    #[error(transparent)]
+    Grid(#[from] crate::format::csv::GridError),
+    /// A schedule was found wrong (exit code 1).
+    #[error("refuted: {0}")]
+    Refuted(String),
     /// Output could not be written (exit code 1).
     #[error("cannot write the output: {0}")]
     Output(#[from] std::io::Error),
@@ -103,8 +128,8 @@ impl CommandError {
     /// The process's exit code: 2 for a bad request, 1 for a failure.
     pub const fn exit_code(&self) -> u8 {
         match self {
-            Self::Config(_) | Self::NoSuchRank { .. } => 2,
-            Self::Verify(_) | Self::Stuck(_) | Self::Output(_) => 1,
+            Self::Config(_) | Self::NoSuchRank { .. } | Self::Input { .. } | Self::Csv(_) | Self::Grid(_) => 2,
+            Self::Verify(_) | Self::Stuck(_) | Self::Refuted(_) | Self::Output(_) => 1,
         }
     }
 }
@@ -116,6 +141,7 @@ impl CommandError {
 pub fn run(command: &Command, out: &mut dyn Write) -> Result<(), CommandError> {
     match command {
         Command::Show(args) => show::run(args, out),
+        Command::Verify(args) => verify::run(args, out),
     }
 }
 

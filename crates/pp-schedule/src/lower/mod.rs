@@ -4,3 +4,4 @@ pub mod lanes;
 pub mod megatron;
 mod slots;
 pub mod stagger;
+pub mod written;

@@ -7,10 +7,12 @@
 //! - *progress*: with channels that buffer nothing, every rank reaches its end ([`Deadlock`]).
 
 mod channels;
+mod explain;
 mod progress;
 mod slots;
 
 pub use channels::ChannelError;
+pub use explain::{explain, places};
 pub use progress::{Blocked, Deadlock, Queues, Semantics};
 pub use slots::SlotError;
 

@@ -28,6 +28,7 @@
 
 mod order;
 mod parse;
+mod program;
 mod write;
 
 use crate::ids::{Microbatch, Stage};
@@ -35,6 +36,7 @@ use crate::work::Work;
 
 pub use order::GridError;
 pub use parse::{CsvError, CsvErrorKind, Expected, TokenError};
+pub use program::{Cell, GridProgram, ProgramError};
 pub use write::write_row;
 
 /// The most cells a text may have; their tokens take 20 bytes each.

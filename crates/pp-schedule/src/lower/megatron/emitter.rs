@@ -160,14 +160,24 @@ impl<'a> Emitter<'a> {
         let input =
             input_of(work, placement).and_then(|message| self.arrived[message.direction as usize][index].take());
         let output = output_of(work, placement).map(|message| {
-            let slot = self.pools[SlotClass::Send as usize].take();
-            self.made[message.direction as usize][index] = Some(slot);
+            // On one rank, a chunk hands its output straight to the next.
+            let stays = placement.rank_of(message.stage) == self.rank;
+            let class = if stays { SlotClass::Local } else { SlotClass::Send };
+            let slot = self.pools[class as usize].take();
+            let place = match stays {
+                true => {
+                    let taker = self.extent.local_idx(Work::forward(message.stage, message.microbatch));
+                    &mut self.arrived[message.direction as usize][taker]
+                }
+                false => &mut self.made[message.direction as usize][index],
+            };
+            *place = Some(slot);
             slot
         });
         self.program.actions.push(Action::Compute(self.program.computes.len() as u32));
         self.program.computes.push(Compute { work, recompute, saved, input, output });
         if let Some(slot) = input {
-            self.pools[SlotClass::Receive as usize].give_back(slot);
+            self.pools[slot.class() as usize].give_back(slot);
         }
     }
 

@@ -1,0 +1,245 @@
+//! `verify`: a schedule in torch's text form, proved or refuted.
+
+use std::fmt::Write as _;
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+
+use clap::{Args, ValueEnum};
+
+use super::CommandError;
+use crate::format::csv::{Cell, Grid, GridError, GridProgram, ProgramError, Token};
+use crate::ids::{Rank, Stage};
+use crate::lower::lanes::{self, Options};
+use crate::lower::written::Wires;
+use crate::order::{Extent, Order, OrderError};
+use crate::program::{Channel, Program};
+use crate::verify::{Queues, Semantics, VerifyError, check_under, explain, places};
+use crate::work::Work;
+
+/// Arguments of `verify`.
+#[derive(Clone, Debug, Args)]
+pub struct VerifyArgs {
+    /// A schedule as torch writes it: a row per rank, a cell per step; `-` for standard input
+    #[arg(value_name = "FILE.csv")]
+    file: PathBuf,
+    /// Which transfers of a rank go one after the other
+    #[arg(long, value_enum, default_value_t = QueuesArg::AsStated)]
+    queues: QueuesArg,
+    /// Messages that a channel holds before its receiver asks for them
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    capacity: u32,
+}
+
+/// [`Queues`] on the command line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum QueuesArg {
+    /// Those from one rank to one other (with communication cells), or those of one channel (without)
+    AsStated,
+    /// All of them, as on one communicator
+    OnePerRank,
+    /// Those between two ranks, both ways, as torch has them over NCCL when they are issued one by one
+    OnePerPair,
+    /// Activations, and gradients: two rings
+    OnePerDirection,
+    /// Sends and receives of activations and of gradients
+    FourLanes,
+    /// Those from one rank to one other and of one direction
+    OnePerChannel,
+}
+
+impl QueuesArg {
+    const fn queues(self) -> Queues {
+        match self {
+            // The program is made to state it.
+            Self::AsStated | Self::OnePerPair => Queues::AsStated,
+            Self::OnePerRank => Queues::OnePerRank,
+            Self::OnePerDirection => Queues::OnePerDirection,
+            Self::FourLanes => Queues::FourLanes,
+            Self::OnePerChannel => Queues::OnePerChannel,
+        }
+    }
+
+    /// Lanes by direction need wires by direction.
+    const fn wires(self) -> Wires {
+        match self {
+            Self::AsStated | Self::OnePerRank | Self::OnePerPair => Wires::PerPair,
+            Self::OnePerDirection | Self::FourLanes | Self::OnePerChannel => Wires::PerPairAndDirection,
+        }
+    }
+
+    const fn text(self) -> &'static str {
+        match self {
+            Self::AsStated => "each channel has a queue of its own",
+            Self::OnePerRank => "all transfers of a rank stand in one queue",
+            Self::OnePerPair => "all transfers between two ranks stand in one queue",
+            Self::OnePerDirection => "a rank's transfers stand in a queue per direction",
+            Self::FourLanes => "a rank's transfers stand in a queue per direction and role",
+            Self::OnePerChannel => "each channel, of one direction, has a queue of its own",
+        }
+    }
+}
+
+impl VerifyArgs {
+    /// Verifies a program under the queues and capacity asked for.
+    fn judge(&self, program: &mut Program) -> Result<(), VerifyError> {
+        if self.queues == QueuesArg::OnePerPair {
+            share_queues_by_pair(program);
+        }
+        check_under(program, Semantics { queues: self.queues.queues(), capacity: self.capacity })
+    }
+}
+
+/// Makes the channels between two ranks, both ways, share a queue.
+fn share_queues_by_pair(program: &mut Program) {
+    let pair = |channel: &Channel| (channel.source.min(channel.destination), channel.source.max(channel.destination));
+    let pairs: Vec<(Rank, Rank)> = program.channels.iter().map(pair).collect();
+    for channel in &mut program.channels {
+        let pair = pair(channel);
+        channel.queue = pairs.iter().position(|other| *other == pair).unwrap_or_default() as u32;
+    }
+}
+
+pub(super) fn run(args: &VerifyArgs, out: &mut dyn Write) -> Result<(), CommandError> {
+    let text = read(&args.file)?;
+    let grid = Grid::parse(&text)?;
+    let program = match grid.has_transfers() {
+        true => as_written(&grid, args, out)?,
+        false => lowered(&grid, args, out)?,
+    };
+    proved(&program, args, out)
+}
+
+fn read(file: &Path) -> Result<String, CommandError> {
+    let mut bytes = Vec::new();
+    let done = match file == Path::new("-") {
+        true => std::io::stdin().lock().read_to_end(&mut bytes).map(|_| ()),
+        false => std::fs::read(file).map(|read| bytes = read),
+    };
+    let bad = |why: String| CommandError::Input { file: file.display().to_string(), why };
+    done.map_err(|error| bad(error.to_string()))?;
+    String::from_utf8(bytes).map_err(|error| bad(format!("not UTF-8 text: {error}")))
+}
+
+/// The program of a grid that says where transfers stand.
+fn as_written(grid: &Grid, args: &VerifyArgs, out: &mut dyn Write) -> Result<Program, CommandError> {
+    let wires = args.queues.wires();
+    let mut written = grid.to_program(wires).map_err(|error| match error {
+        ProgramError::Grid(error) => no_order(grid, error),
+        error => CommandError::Refuted(error.to_string()),
+    })?;
+    headline(grid, written.program.extent, out)?;
+    let fifo = match wires {
+        Wires::PerPair => "one FIFO from each rank to each other, for activations and gradients alike",
+        Wires::PerPairAndDirection => "one FIFO from each rank to each other for activations, one for gradients",
+    };
+    writeln!(out, "as written: each transfer is posted alone where its cell stands; a receive is waited for just")?;
+    writeln!(out, "before the computation that needs it, sends at the end of the step")?;
+    writeln!(out, "wires: {fifo}")?;
+    match args.judge(&mut written.program) {
+        Ok(()) => Ok(written.program),
+        Err(error) => Err(CommandError::Refuted(refusal(&written, &error))),
+    }
+}
+
+fn refusal(written: &GridProgram, error: &VerifyError) -> String {
+    let mut text = explain(&written.program, error);
+    let cells = places(&written.program, error).into_iter();
+    let cells: Vec<Cell> = cells.filter_map(|(rank, step)| written.cell_of(rank, step)).collect();
+    for (index, cell) in cells.iter().enumerate() {
+        // Writing to a string cannot fail.
+        let _ = write!(text, "{}{cell}", if index == 0 { "\nin the text: " } else { "\n             " });
+    }
+    text
+}
+
+/// The program that `lanes` makes of a grid of computations, with as little prefetch as makes it pass.
+fn lowered(grid: &Grid, args: &VerifyArgs, out: &mut dyn Write) -> Result<Program, CommandError> {
+    let order = grid.to_order().map_err(|error| no_order(grid, error))?;
+    headline(grid, order.extent(), out)?;
+    let mut tried = Vec::new();
+    let last = loop {
+        let ahead = 1 << tried.len();
+        let options = Options { receives_ahead: ahead, ring_receives_ahead: ahead, sends_in_flight: ahead };
+        let mut program = lanes::lower_order(&order, options);
+        let verdict = args.judge(&mut program);
+        tried.push(ahead.to_string());
+        match verdict {
+            Ok(()) => {
+                writeln!(out, "computations only: transfers added by the lanes policy, {ahead} ahead per channel")?;
+                return Ok(program);
+            }
+            Err(error @ VerifyError::Deadlock(_)) if u64::from(ahead) < most_ahead(&order) => drop(error),
+            Err(error) => break explain(&program, &error),
+        }
+    };
+    let tried = tried.join(", ");
+    Err(CommandError::Refuted(format!("with transfers added by the lanes policy, {tried} ahead per channel: {last}")))
+}
+
+/// No channel carries more messages than a rank has computations.
+fn most_ahead(order: &Order) -> u64 {
+    order.rows().iter().map(Vec::len).max().unwrap_or(0) as u64
+}
+
+fn headline(grid: &Grid, extent: Extent, out: &mut dyn Write) -> Result<(), CommandError> {
+    let (placement, microbatches) = (extent.placement, extent.microbatches);
+    let what = if extent.forward_only { "forward only" } else { "training" };
+    let (n_ranks, n_stages) = (placement.n_ranks(), placement.n_stages());
+    writeln!(out, "ranks {n_ranks}, stages {n_stages}, microbatches {microbatches}, {what}")?;
+    let n_marks = grid.cells().filter(|cell| matches!(cell.token, Token::Mark { .. })).count();
+    if n_marks > 0 {
+        writeln!(out, "{n_marks} marks (UNSHARD, RESHARD, REDUCE_GRAD) are left out: nothing is proved about them")?;
+    }
+    Ok(())
+}
+
+fn proved(program: &Program, args: &VerifyArgs, out: &mut dyn Write) -> Result<(), CommandError> {
+    let n_works: usize = program.ranks.iter().map(|rank| rank.computes.len()).sum();
+    let n_messages = program.ranks.iter().map(|rank| rank.transfers.len()).sum::<usize>() / 2;
+    let n_channels = program.channels.len();
+    let buffers = match args.capacity {
+        0 => "nothing is buffered".to_owned(),
+        capacity => format!("each channel buffers {capacity}"),
+    };
+    writeln!(out, "\nproved")?;
+    writeln!(out, "  coverage  {n_works} computations, each once, on the rank that holds its stage")?;
+    writeln!(out, "  slots     no tensor is read before it is there, overwritten while needed, or left behind")?;
+    writeln!(out, "  channels  {n_messages} messages on {n_channels} channels, in the same order at both ends")?;
+    writeln!(out, "  progress  no deadlock when {buffers} and {}", args.queues.text())?;
+    Ok(())
+}
+
+/// Why a grid is no order: a request that cannot be judged, or one that is judged and found wrong.
+fn no_order(grid: &Grid, error: GridError) -> CommandError {
+    let at: Vec<Cell> = match &error {
+        GridError::Empty | GridError::NotLooped { .. } | GridError::StagesNotDivisible { .. } => {
+            return CommandError::Grid(error);
+        }
+        GridError::OnTwoRanks { stage, ranks } => {
+            ranks.iter().filter_map(|rank| first_of_stage(grid, *stage, *rank)).collect()
+        }
+        GridError::Order(OrderError::Twice { rank, work }) => of_work(grid, *rank, |other| other == *work),
+        GridError::Order(OrderError::Unknown { rank, work, .. } | OrderError::WrongRank { rank, work, .. }) => {
+            of_work(grid, *rank, |other| other == *work)
+        }
+        GridError::Order(OrderError::Incomplete { rank, stage, microbatch, .. }) => {
+            of_work(grid, *rank, |other| (other.stage, other.microbatch.0) == (*stage, *microbatch))
+        }
+        _ => Vec::new(),
+    };
+    let mut text = error.to_string();
+    for cell in at {
+        // Writing to a string cannot fail.
+        let _ = write!(text, "\n  {cell}");
+    }
+    CommandError::Refuted(text)
+}
+
+fn first_of_stage(grid: &Grid, stage: Stage, rank: Rank) -> Option<Cell> {
+    of_work(grid, rank, |work| work.stage == stage).first().copied()
+}
+
+/// The cells of a rank that compute what is asked for.
+fn of_work(grid: &Grid, rank: Rank, asked: impl Fn(Work) -> bool) -> Vec<Cell> {
+    grid.cells().filter(|cell| cell.row == rank.idx() && cell.token.works().any(&asked)).collect()
+}

@@ -1,0 +1,240 @@
+//! `pp-schedule verify`: torch's text form, proved, refuted or not to be judged.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use clap::Parser;
+use pp_schedule::cli::{Cli, CommandError, run};
+use pp_schedule::format::csv::Grid;
+use pp_schedule::lower::written::Wires;
+use pp_schedule::{Order, ScheduleConfig, ScheduleSpec, VerifyError, verify};
+
+/// A file that is gone when the test is over.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(name: &str, text: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("pp-schedule-{}-{name}.csv", std::process::id()));
+        std::fs::write(&path, text).expect("writable");
+        Self(path)
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+/// The exit code, and what the command prints or how it fails.
+fn verify_text(name: &str, text: &str, flags: &[&str]) -> (u8, String) {
+    let scratch = Scratch::new(name, text);
+    let file = scratch.0.to_str().expect("a plain path");
+    let cli = Cli::try_parse_from(["pp-schedule", "verify", file].into_iter().chain(flags.iter().copied()));
+    let mut out = Vec::new();
+    match run(&cli.expect("valid flags").command, &mut out) {
+        Ok(()) => (0, String::from_utf8(out).expect("text")),
+        Err(error) => (error.exit_code(), error.to_string()),
+    }
+}
+
+/// 1F1B over two ranks, as torch writes it with communication.
+const WITH_TRANSFERS: &str = "0UNSHARD,0F0,0SEND_F0,0F1,0SEND_F1,0RECV_B0,0B0,0RECV_B1,0B1,0REDUCE_GRAD\r\n\
+     1UNSHARD,1RECV_F0,1F0,1B0,1SEND_B0,1RECV_F1,1F1,1B1,1SEND_B1,1REDUCE_GRAD\r\n";
+
+#[test]
+fn what_torch_writes_is_proved_as_it_stands() {
+    let (code, text) = verify_text("written", WITH_TRANSFERS, &[]);
+    assert_eq!(code, 0, "{text}");
+    for part in [
+        "ranks 2, stages 2, microbatches 2, training",
+        "4 marks (UNSHARD, RESHARD, REDUCE_GRAD) are left out",
+        "each transfer is posted alone where its cell stands",
+        "one FIFO from each rank to each other, for activations and gradients alike",
+        "8 computations, each once",
+        "4 messages on 2 channels",
+        "no deadlock when nothing is buffered and each channel has a queue of its own",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    for (flags, end) in [
+        (
+            vec!["--queues", "one-per-direction"],
+            "nothing is buffered and a rank's transfers stand in a queue per direction",
+        ),
+        (vec!["--queues", "four-lanes"], "a queue per direction and role"),
+        (vec!["--queues", "one-per-channel", "--capacity", "3"], "each channel buffers 3"),
+        (vec!["--queues", "one-per-rank", "--capacity", "1"], "each channel buffers 1"),
+    ] {
+        let (code, text) = verify_text("flags", WITH_TRANSFERS, &flags);
+        assert!(code == 0 && text.contains(end), "{flags:?}: {text}");
+    }
+}
+
+/// The two ranks send at once; on one queue each, neither receives.
+#[test]
+fn a_deadlock_is_drawn_and_found_in_the_text() {
+    let (code, text) = verify_text("deadlock", WITH_TRANSFERS, &["--queues", "one-per-rank"]);
+    assert_eq!(code, 1);
+    // Two ranks: one per pair is the same.
+    assert_eq!(verify_text("pair", WITH_TRANSFERS, &["--queues", "one-per-pair"]), (code, text.clone()));
+    for part in [
+        "refuted: deadlock with unbuffered channels, 2 ranks stuck:",
+        "rank 0 is stuck at step 3 (post: send to rank 1 the activation of microbatch 1 for stage 1), waiting for rank 1",
+        "rank 1 is stuck at step 4 (post: send to rank 0 the gradient of microbatch 0 for stage 0), waiting for rank 0",
+        "the circle: rank 0 -> rank 1 -> rank 0",
+        ">3 +0SEND_F1",
+        ">4 +1SEND_B0",
+        "row 1, column 5: `0SEND_F1`",
+        "row 2, column 5: `1SEND_B0`",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+}
+
+#[test]
+fn computations_get_transfers_with_as_little_prefetch_as_passes() {
+    let spec = ScheduleSpec { group_size: Some(8), ..ScheduleSpec::new(2, 2, 8) };
+    let order = Order::generate(&ScheduleConfig::new(&spec).expect("valid"));
+    let csv = Grid::from(&order).to_csv();
+    let (code, text) = verify_text("order", &csv, &[]);
+    assert!(code == 0 && text.contains("lanes policy, 4 ahead per channel"), "{text}");
+    let (code, text) = verify_text("buffered", &csv, &["--capacity", "8"]);
+    assert!(code == 0 && text.contains("lanes policy, 1 ahead per channel"), "{text}");
+    let (code, text) = verify_text("one-queue", &csv, &["--queues", "one-per-rank"]);
+    assert!(code == 1 && text.contains("1, 2, 4, 8, 16, 32 ahead per channel: deadlock"), "{text}");
+    // A circle of computations: no prefetch helps.
+    let (code, text) = verify_text("circle", "0F0,0B0,0F1,0B1\n1F1,1B1,1F0,1B0\n", &[]);
+    assert!(code == 1 && text.contains("the circle: rank 0 -> rank 1 -> rank 0"), "{text}");
+}
+
+#[test]
+fn what_is_wrong_is_named_by_row_column_and_token() {
+    for (text, parts) in [
+        // Coverage.
+        ("0F0,0F0,0B0\n1F0,1B0\n", vec!["0F0 stands twice", "row 1, column 1: `0F0`", "row 1, column 2: `0F0`"]),
+        ("0F0\n1F0,1B0\n", vec!["no backward", "row 1, column 1: `0F0`"]),
+        ("0F0,0B0\n0F1,1F0,1B0\n", vec!["stage 0 stands on rank 0 and on rank 1", "row 2, column 1: `0F1`"]),
+        ("0F0,0B0\n1F1,1B1\n", vec!["2 forwards stand here"]),
+        ("0F0,0B0,2F0,2B0\n3F0,3B0\n", vec!["stage 1 stands on no rank"]),
+        // One rank's transfers.
+        ("0F0,0B0\n1RECV_F0,1F0,1B0\n", vec!["row 1, column 2: `0B0`: it needs the gradient of microbatch 0"]),
+        ("0F0,0RECV_B0,0B0\n1F0,1B0\n", vec!["row 1, column 1: `0F0`: it makes the activation", "never sent"]),
+        ("0SEND_F0,0F0\n1RECV_F0,1F0\n", vec!["row 1, column 1: `0SEND_F0`: the computation that makes the message"]),
+        ("0F0,0SEND_F0,0SEND_F0\n1RECV_F0,1F0\n", vec!["row 1, column 3: `0SEND_F0`: this message was transferred"]),
+        ("0F0,0SEND_F0\n1RECV_F0,1F0,1RECV_F0\n", vec!["row 2, column 3: `1RECV_F0`: this message was transferred"]),
+        ("0F0,0SEND_F0,1SEND_F0\n1RECV_F0,1F0\n", vec!["row 1, column 3: `1SEND_F0`: its stage lives on rank 1"]),
+        ("0F0,0SEND_F0,7SEND_F0\n1RECV_F0,1F0\n", vec!["row 1, column 3: `7SEND_F0`: no rank computes its stage"]),
+        ("0F0,0SEND_F0,0SEND_F9\n1RECV_F0,1F0\n", vec!["`0SEND_F9`: only microbatches 0..1 are computed"]),
+        ("0RECV_F0,0F0,0SEND_F0\n1RECV_F0,1F0\n", vec!["row 1, column 1: `0RECV_F0`: no computation makes"]),
+        ("0F0,0SEND_F0\n1RECV_F0,1F0,1SEND_B0\n", vec!["row 2, column 3: `1SEND_B0`: no computation makes"]),
+        ("0F0,0SEND_F0,1F0\n", vec!["row 1, column 2: `0SEND_F0`: the stage at the other end is on this rank too"]),
+        // The ranks together.
+        (
+            "0F0,0SEND_F0,0F1,0SEND_F1\n1RECV_F1,1RECV_F0,1F0,1F1\n",
+            vec![
+                "the source sends the activation of microbatch 0",
+                "row 1, column 2: `0SEND_F0`",
+                "row 2, column 1: `1RECV_F1`",
+            ],
+        ),
+        // A rank's own order.
+        ("1F0,0F0,0SEND_F0\n", vec!["the other end is on this rank"]),
+        (
+            "0RECV_B0,0B0,0F0,0SEND_F0\n1RECV_F0,1F0,1B0,1SEND_B0\n",
+            vec!["compute 0B0", "no slot with what 0F0 leaves", "row 1, column 2: `0B0`"],
+        ),
+    ] {
+        let (code, message) = verify_text("wrong", text, &[]);
+        assert_eq!(code, 1, "{text}: {message}");
+        for part in parts {
+            assert!(message.contains(part), "{text}: {part}: {message}");
+        }
+    }
+}
+
+#[test]
+fn what_cannot_be_judged_says_why() {
+    for (text, part) in [
+        ("0F0,2F0junk\n", "(line 1, column 2): `2F0junk`: expected the end of the cell"),
+        ("", "no computations"),
+        ("0F0,2F0\n1F0\n", "3 stages do not divide over 2 ranks"),
+        // DualPipeV and ZBV put stages on ranks as a V.
+        ("0F0,3F0\n1F0,2F0\n", "other placements (such as a V) cannot be made an order yet"),
+        ("0F0,0SEND_F0,3RECV_F0,3F0\n1RECV_F0,1F0,2F0,2SEND_F0\n", "other placements (such as a V)"),
+    ] {
+        let (code, message) = verify_text("unreadable", text, &[]);
+        assert!(code == 2 && message.contains(part), "{text}: {message}");
+    }
+    let missing = Cli::try_parse_from(["pp-schedule", "verify", "no/such/file.csv"]).expect("valid flags");
+    let error = run(&missing.command, &mut Vec::new()).expect_err("no file");
+    assert!(matches!(&error, CommandError::Input { file, .. } if file == "no/such/file.csv"), "{error}");
+    assert_eq!(error.exit_code(), 2);
+    assert!(Cli::try_parse_from(["pp-schedule", "verify", "-", "--queues", "two"]).is_err());
+}
+
+#[test]
+fn standard_input_and_exit_codes() {
+    for (text, code) in [(WITH_TRANSFERS, 0), ("0F0\n1F0,1B0\n", 1), ("0X0\n", 2)] {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_pp-schedule"))
+            .args(["verify", "-"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("starts");
+        child.stdin.take().expect("piped").write_all(text.as_bytes()).expect("reads");
+        assert_eq!(child.wait().expect("ends").code(), Some(code), "{text}");
+    }
+}
+
+/// A pair that starts together waits for both of its inputs first: these two ranks need what the other makes in its pair.
+#[test]
+fn an_overlapped_pair_waits_for_both_inputs() {
+    let apart = "0F0,0SEND_F0,0F1,0SEND_F1,0RECV_B0,0B0,0RECV_B1,0B1\n\
+                 1RECV_F0,1F0,1RECV_F1,1B0,1SEND_B0,1F1,1B1,1SEND_B1\n";
+    assert_eq!(verify_text("apart", apart, &[]).0, 0);
+    let together = apart.replace("0F1,0SEND_F1,0RECV_B0,0B0", "0RECV_B0,(0F1;0B0)OVERLAP_F_B,0SEND_F1");
+    assert_eq!(verify_text("one-pair", &together, &[]).0, 0);
+    let both = together.replace("1B0,1SEND_B0,1F1", "(1F1;1B0)OVERLAP_F_B,1SEND_B0");
+    let program = Grid::parse(&both).expect("a grid").to_program(Wires::PerPair).expect("a program").program;
+    assert!(matches!(verify::check(&program), Err(VerifyError::Deadlock(_))));
+}
+
+/// Every cell dropped, doubled, moved to every other place: a verdict, never a panic; and as it stood, it is proved.
+#[test]
+fn any_change_gets_a_verdict() {
+    let rows: Vec<Vec<&str>> = WITH_TRANSFERS.lines().map(|row| row.split(',').collect()).collect();
+    let verdict = |rows: &[Vec<&str>]| {
+        let text: Vec<String> = rows.iter().map(|row| row.join(",")).collect();
+        let grid = Grid::parse(&text.join("\n")).expect("cells as they were");
+        let Ok(written) = grid.to_program(Wires::PerPair) else { return false };
+        match verify::check(&written.program) {
+            Ok(()) => true,
+            Err(error) => {
+                let places = verify::places(&written.program, &error);
+                assert!(places.iter().all(|&(rank, step)| written.cell_of(rank, step).is_some()), "{error}");
+                assert!(!verify::explain(&written.program, &error).is_empty());
+                false
+            }
+        }
+    };
+    assert!(verdict(&rows));
+    let (mut n_proved, mut n_refuted) = (0, 0);
+    let mut count = |rows: &[Vec<&str>]| *if verdict(rows) { &mut n_proved } else { &mut n_refuted } += 1;
+    for (row, at) in (0..rows.len()).flat_map(|row| (0..rows[row].len()).map(move |at| (row, at))) {
+        let mut without = rows.clone();
+        let cell = without[row].remove(at);
+        count(&without);
+        for to in (0..rows.len()).flat_map(|to| (0..=without[to].len()).map(move |at| (to, at))) {
+            let mut moved = without.clone();
+            moved[to.0].insert(to.1, cell);
+            count(&moved);
+            let mut doubled = rows.clone();
+            doubled[to.0].insert(to.1, cell);
+            count(&doubled);
+        }
+    }
+    assert!(n_proved > 50 && n_refuted > 400, "{n_proved} proved, {n_refuted} refuted");
+}
