@@ -6,8 +6,9 @@ use std::str::FromStr;
 use crate::groups::{Groups, group_rule_holds, nearest};
 use crate::placement::Placement;
 
-/// The most `pp * vp * microbatches` a program may have; beyond it a program would not fit in memory.
-pub const MAX_CELLS: u64 = 1 << 25;
+/// The most `pp * vp * microbatches` a program may have: eight times 256 ranks with 4 chunks and 1024 microbatches. A program
+/// of that size takes about 2 GiB.
+pub const MAX_CELLS: u64 = 1 << 23;
 
 /// The schedules this crate generates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

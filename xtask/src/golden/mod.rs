@@ -32,7 +32,8 @@ pub struct GoldenArgs {
 enum Command {
     /// Read questions as JSON lines from standard input, write each with the product's own answer
     Answer {
-        /// Which kind of questions, by the stem of the golden file's name, such as megatron_tables
+        /// Which kind of questions, by the stem of the golden file's name: megatron_tables, megatron_rejects,
+        /// megatron_layers, megatron_traces, megatron_traces_variants or megatron_head_traces_variants
         #[arg(long, value_name = "FILESTEM")]
         source: Stem,
     },
@@ -92,6 +93,8 @@ pub fn run(args: &GoldenArgs) -> Result<u8> {
             let output = std::io::BufWriter::new(std::io::stdout().lock());
             match answer(*source, std::io::stdin().lock(), output) {
                 Ok(()) => Ok(0),
+                // The answers cannot be written: no fault of the questions.
+                Err(error) if error.root_cause().is::<std::io::Error>() => Err(error),
                 Err(error) => {
                     eprintln!("error: {error:#}");
                     Ok(2)

@@ -30,7 +30,8 @@ pub(super) fn answer(question: &Map<String, Value>) -> Result<Map<String, Value>
         }
         "pp" => {
             let pp = size(question, "pp")?;
-            check_rows(&[pp])?;
+            check_rows(&[pp, vp.unwrap_or(1)])?;
+            check_rows(&[vp.unwrap_or(1), m])?;
             let counts: Vec<Counts> = counts(pp, vp, m, group_size).collect();
             answer.insert("total".to_owned(), json!(counts[0].total));
             answer.insert("reject".to_owned(), reject(pp, vp, m, Some(group_size)));

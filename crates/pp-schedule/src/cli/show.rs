@@ -14,6 +14,9 @@ use crate::order::Order;
 use crate::simulate::{Costs, Timeline};
 use crate::verify::{VerifiedProgram, verify};
 
+/// The most units of time, over all ranks, that a drawing may have: some hundred screens.
+const MAX_DRAWN_CELLS: u64 = 50_000;
+
 /// Arguments of `show`.
 #[derive(Clone, Debug, Args)]
 pub struct ShowArgs {
@@ -36,7 +39,15 @@ pub(super) fn run(args: &ShowArgs, out: &mut dyn Write) -> Result<(), CommandErr
     }
     let timeline = Timeline::new(&Order::generate(&config), Costs::UNIT)?;
     let width = args.width.or_else(terminal_width).unwrap_or(100);
-    writeln!(out, "\n{}", text::draw(&timeline, width))?;
+    let cells = timeline.makespan().saturating_mul(u64::from(config.pp()));
+    if cells <= MAX_DRAWN_CELLS {
+        writeln!(out, "\n{}", text::draw(&timeline, width))?;
+    } else {
+        writeln!(
+            out,
+            "\nnot drawn: {cells} cells, of which at most {MAX_DRAWN_CELLS} are drawn; try fewer microbatches\n"
+        )?;
+    }
     figures(&config, &timeline, out)?;
     writeln!(out, "\nverified: every computation once, slots, channels, no deadlock with unbuffered channels")?;
     Ok(())
