@@ -94,31 +94,22 @@ impl Lanes {
         }
     }
 
-    /// A rank posts a transfer.
+    /// A rank posts a transfer by itself.
     #[inline]
-    pub(super) fn post(&mut self, index: u32, transfers: &[Transfer]) {
-        let end = transfers.first().map_or(usize::MAX, end_of);
-        if !self.applies || transfers.len() > 1 || end >= self.ends.len() {
-            self.applies = false;
-            return;
-        }
-        let at = &mut self.ends[end];
+    pub(super) fn post(&mut self, index: u32, transfer: &Transfer) {
+        let end = end_of(transfer);
+        let (Some(at), true) = (self.ends.get_mut(end), self.applies) else { return self.give_up() };
         self.places[index as usize] = at.posted;
         at.posted += 1;
         self.events.push(at.local << 1);
-        self.messages[end].push(transfers[0].message);
+        self.messages[end].push(transfer.message);
     }
 
     /// A rank waits for a transfer; that it was posted is not said here.
     #[inline]
     pub(super) fn wait(&mut self, index: u32, transfer: &Transfer) {
-        let end = end_of(transfer);
-        if !self.applies || end >= self.ends.len() {
-            self.applies = false;
-            return;
-        }
-        let at = &mut self.ends[end];
-        self.applies &= self.places[index as usize] == at.waited;
+        let (Some(at), true) = (self.ends.get_mut(end_of(transfer)), self.applies) else { return self.give_up() };
+        self.applies = self.places[index as usize] == at.waited;
         at.waited += 1;
         self.events.push(at.local << 1 | 1);
     }

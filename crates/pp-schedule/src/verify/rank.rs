@@ -36,11 +36,18 @@ pub(super) fn fits(program: &Program, rank: Rank, lanes: &mut Lanes) -> bool {
 
 #[inline]
 fn post(program: &Program, ranked: &RankProgram, first: u32, run: &mut Run<'_>, lanes: &mut Lanes) -> bool {
-    let Some(transfers) = ranked.posted(first) else { return false };
-    lanes.post(first, transfers);
-    (first..).zip(transfers).all(|(index, transfer)| {
-        check_transfer(program, ranked.rank, transfer).is_ok() && run.post(index, transfer).is_ok()
-    })
+    match ranked.posted(first) {
+        Some([transfer]) => {
+            lanes.post(first, transfer);
+            check_transfer(program, ranked.rank, transfer).is_ok() && run.post(first, transfer).is_ok()
+        }
+        Some(transfers) => {
+            lanes.give_up();
+            let transfers_fit = |transfer| check_transfer(program, ranked.rank, transfer).is_ok();
+            transfers.iter().all(transfers_fit) && run.post_all(first).is_ok()
+        }
+        None => false,
+    }
 }
 
 /// The first thing wrong with a rank: references before coverage before slots.

@@ -19,51 +19,70 @@ pub struct SlotError {
     pub fault: String,
 }
 
-/// What a slot holds: a tag and what the tag is about. Flat, so that two states compare without a case distinction.
+/// What a slot holds: a tag and what the tag is about. Flat, so that comparing two states is comparing two numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct State {
     tag: Tag,
-    /// The stage of a message or computation, or the number of a transfer.
-    of: u32,
-    microbatch: u32,
+    /// The stage and microbatch of a message or computation, or the number of a transfer.
+    of: u64,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
 enum Tag {
     Empty,
     /// Lent to a posted transfer.
     Busy,
     /// Holding a message.
-    Full(Direction),
-    /// Holding what a computation left for a later one.
-    Kept(WorkKind),
+    Activation,
+    Gradient,
+    /// Holding what a computation left for a later one: a forward, or an input gradient.
+    KeptForward,
+    KeptInput,
+}
+
+const fn pair(stage: Stage, microbatch: Microbatch) -> u64 {
+    (stage.0 as u64) << 32 | microbatch.0 as u64
 }
 
 impl State {
-    const EMPTY: Self = Self { tag: Tag::Empty, of: 0, microbatch: 0 };
+    const EMPTY: Self = Self { tag: Tag::Empty, of: 0 };
 
     const fn busy(transfer: u32) -> Self {
-        Self { tag: Tag::Busy, of: transfer, microbatch: 0 }
+        Self { tag: Tag::Busy, of: transfer as u64 }
     }
 
     const fn full(message: Message) -> Self {
-        Self { tag: Tag::Full(message.direction), of: message.stage.0, microbatch: message.microbatch.0 }
+        let tag = match message.direction {
+            Direction::Forward => Tag::Activation,
+            Direction::Backward => Tag::Gradient,
+        };
+        Self { tag, of: pair(message.stage, message.microbatch) }
     }
 
-    const fn kept(work: Work) -> Self {
-        Self { tag: Tag::Kept(work.kind), of: work.stage.0, microbatch: work.microbatch.0 }
+    /// What a computation of a kind that leaves something left.
+    const fn kept(kind: WorkKind, work: Work) -> Self {
+        let tag = match kind {
+            WorkKind::Forward => Tag::KeptForward,
+            WorkKind::Backward | WorkKind::BackwardInput | WorkKind::BackwardWeight => Tag::KeptInput,
+        };
+        Self { tag, of: pair(work.stage, work.microbatch) }
     }
 
     fn text(self, rank: &RankProgram) -> String {
-        let (stage, microbatch) = (Stage(self.of), Microbatch(self.microbatch));
+        let (stage, microbatch) = (Stage((self.of >> 32) as u32), Microbatch(self.of as u32));
+        let message = |direction| format!("holding the {}", Message { direction, stage, microbatch });
+        let left_by = |kind| format!("holding what {} left", Work { kind, stage, microbatch });
         match self.tag {
             Tag::Empty => "empty".to_owned(),
             Tag::Busy => match rank.transfers.get(self.of as usize) {
                 Some(transfer) => format!("in use by a transfer not waited for ({transfer})"),
                 None => "in use by a transfer".to_owned(),
             },
-            Tag::Full(direction) => format!("holding the {}", Message { direction, stage, microbatch }),
-            Tag::Kept(kind) => format!("holding what {} left", Work { kind, stage, microbatch }),
+            Tag::Activation => message(Direction::Forward),
+            Tag::Gradient => message(Direction::Backward),
+            Tag::KeptForward => left_by(WorkKind::Forward),
+            Tag::KeptInput => left_by(WorkKind::BackwardInput),
         }
     }
 }
@@ -191,7 +210,8 @@ impl<'a> Run<'a> {
         format!("{slot} is {}, but must be {}", is.text(self.ranked), needed.text(self.ranked))
     }
 
-    fn post_all(&mut self, first: u32) -> Result<(), String> {
+    /// Posts the transfers that a post starts.
+    pub(super) fn post_all(&mut self, first: u32) -> Result<(), String> {
         let posted = self.ranked.posted(first).unwrap_or_default();
         (first..).zip(posted).try_for_each(|(index, transfer)| self.post(index, transfer))
     }
@@ -230,7 +250,7 @@ impl<'a> Run<'a> {
     pub(super) fn free(&mut self, slot: Slot) -> Result<(), String> {
         let state = self.slots[SlotClass::Send as usize].get_mut(slot.idx());
         match state {
-            Some(state) if slot.class() == SlotClass::Send && matches!(state.tag, Tag::Full(_)) => {
+            Some(state) if slot.class() == SlotClass::Send && matches!(state.tag, Tag::Activation | Tag::Gradient) => {
                 *state = State::EMPTY;
                 Ok(())
             }
@@ -266,12 +286,12 @@ impl<'a> Run<'a> {
     #[inline]
     fn state(&mut self, compute: &Compute) -> Result<(), String> {
         let work = compute.work;
-        let taken = state_from(work.kind).map(|kind| Work { kind, ..work });
+        let taken = state_from(work.kind);
         let leaves = leaves_state(work.kind, self.program.extent.forward_only);
         let Some(slot) = compute.saved else {
             return match (taken, leaves) {
                 (None, false) => Ok(()),
-                (Some(needed), _) => Err(format!("it has no slot with what {needed} leaves")),
+                (Some(kind), _) => Err(format!("it has no slot with what {} leaves", Work { kind, ..work })),
                 (None, true) => Err("it has no slot to leave its state in".to_owned()),
             };
         };
@@ -281,8 +301,8 @@ impl<'a> Run<'a> {
         if taken.is_none() && !leaves {
             return Err(format!("it keeps no state, but names {slot}"));
         }
-        let from = taken.map_or(State::EMPTY, State::kept);
-        self.turn(slot, from, if leaves { State::kept(work) } else { State::EMPTY })
+        let from = taken.map_or(State::EMPTY, |kind| State::kept(kind, work));
+        self.turn(slot, from, if leaves { State::kept(work.kind, work) } else { State::EMPTY })
     }
 
     /// At the end every slot is empty. Sends may still be under way: the step ends once they are complete.
