@@ -18,6 +18,8 @@ struct End {
     local: u8,
     posted: u32,
     waited: u32,
+    /// The messages posted there, until they were compared with the other end's.
+    messages: Vec<Message>,
 }
 
 /// The ends that a rank may have: a byte names one and says whether it is a wait.
@@ -35,8 +37,6 @@ pub(super) struct Lanes {
     events: Vec<u8>,
     /// By rank: where its events start. One more than there are ranks.
     starts: Vec<usize>,
-    /// By end: the messages posted there, until they were compared with the other end's.
-    messages: Vec<Vec<Message>>,
     /// Buffers of compared ends, to be used again.
     spare: Vec<Vec<Message>>,
     /// By transfer of the present rank: its place in its channel.
@@ -56,7 +56,13 @@ impl Lanes {
             let end = ends.len() as u32;
             match ends_of.get_mut(rank.idx()) {
                 Some(list) if list.len() < MAX_LOCAL => {
-                    ends.push(End { rank: rank.0, local: list.len() as u8, posted: 0, waited: 0 });
+                    ends.push(End {
+                        rank: rank.0,
+                        local: list.len() as u8,
+                        posted: 0,
+                        waited: 0,
+                        messages: Vec::new(),
+                    });
                     list.push(end);
                 }
                 _ => {
@@ -68,7 +74,6 @@ impl Lanes {
         let n_actions: usize = program.ranks.iter().map(|rank| rank.actions.len()).sum();
         Self {
             applies,
-            messages: vec![Vec::new(); ends.len()],
             ends,
             ends_of,
             events: Vec::with_capacity(if applies { n_actions } else { 0 }),
@@ -90,19 +95,18 @@ impl Lanes {
         }
         self.places.resize(ranked.transfers.len(), 0);
         for &end in &self.ends_of[rank.idx()] {
-            self.messages[end as usize] = self.spare.pop().unwrap_or_default();
+            self.ends[end as usize].messages = self.spare.pop().unwrap_or_default();
         }
     }
 
     /// A rank posts a transfer by itself.
     #[inline]
     pub(super) fn post(&mut self, index: u32, transfer: &Transfer) {
-        let end = end_of(transfer);
-        let (Some(at), true) = (self.ends.get_mut(end), self.applies) else { return self.give_up() };
+        let (Some(at), true) = (self.ends.get_mut(end_of(transfer)), self.applies) else { return self.give_up() };
         self.places[index as usize] = at.posted;
         at.posted += 1;
         self.events.push(at.local << 1);
-        self.messages[end].push(transfer.message);
+        at.messages.push(transfer.message);
     }
 
     /// A rank waits for a transfer; that it was posted is not said here.
@@ -125,9 +129,9 @@ impl Lanes {
             if self.ends[across].rank > rank.0 {
                 continue;
             }
-            self.applies &= self.messages[mine] == self.messages[across];
+            self.applies &= self.ends[mine].messages == self.ends[across].messages;
             for end in [mine, across] {
-                let mut messages = std::mem::take(&mut self.messages[end]);
+                let mut messages = std::mem::take(&mut self.ends[end].messages);
                 messages.clear();
                 self.spare.push(messages);
             }

@@ -2,7 +2,7 @@
 
 use super::VerifyError;
 use super::lanes::Lanes;
-use super::slots::{self, Run, check_mark, check_transfer};
+use super::slots::{self, Run, check_mark, transfer_fits};
 use crate::ids::Rank;
 use crate::order::{Coverage, check_row};
 use crate::program::{Action, Program, RankProgram, Step};
@@ -39,12 +39,12 @@ fn post(program: &Program, ranked: &RankProgram, first: u32, run: &mut Run<'_>, 
     match ranked.posted(first) {
         Some([transfer]) => {
             lanes.post(first, transfer);
-            check_transfer(program, ranked.rank, transfer).is_ok() && run.post(first, transfer).is_ok()
+            transfer_fits(program, ranked.rank, transfer) && run.post(first, transfer).is_ok()
         }
         Some(transfers) => {
             lanes.give_up();
-            let transfers_fit = |transfer| check_transfer(program, ranked.rank, transfer).is_ok();
-            transfers.iter().all(transfers_fit) && run.post_all(first).is_ok()
+            transfers.iter().all(|transfer| transfer_fits(program, ranked.rank, transfer))
+                && run.post_all(first).is_ok()
         }
         None => false,
     }

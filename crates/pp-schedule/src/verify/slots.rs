@@ -103,9 +103,7 @@ pub(super) fn check_references(program: &Program, rank: Rank) -> Result<(), Slot
             return Err(error(ranked, index, format!("{action:?} refers to nothing")));
         };
         let fault = match step {
-            Step::Post(_, transfers) => {
-                transfers.iter().find_map(|transfer| check_transfer(program, rank, transfer).err())
-            }
+            Step::Post(_, transfers) => transfers.iter().find_map(|transfer| misfit(program, rank, transfer)),
             Step::Mark(mark) => check_mark(program, mark).err(),
             _ => None,
         };
@@ -126,23 +124,41 @@ pub(super) fn check_mark(program: &Program, mark: Mark) -> Result<(), String> {
     }
 }
 
+/// Whether the channel that a transfer names is there, and its ends and what it carries are the transfer's.
 #[inline]
-pub(super) fn check_transfer(program: &Program, rank: Rank, transfer: &Transfer) -> Result<(), String> {
-    let Some(channel) = program.channels.get(transfer.channel.idx()) else {
-        return Err(format!("channel {} does not exist; there are {}", transfer.channel, program.channels.len()));
+fn channel_fits(program: &Program, rank: Rank, transfer: &Transfer) -> bool {
+    let Some(channel) = program.channels.get(transfer.channel.idx()) else { return false };
+    let (mine, theirs) = match transfer.role {
+        Role::Send => (channel.source, channel.destination),
+        Role::Receive => (channel.destination, channel.source),
     };
-    let (source, destination, class) = match transfer.role {
-        Role::Send => (rank, transfer.peer, SlotClass::Send),
-        Role::Receive => (transfer.peer, rank, SlotClass::Receive),
-    };
-    let fits = (channel.source, channel.destination) == (source, destination);
-    if !fits || !channel.carries.includes(transfer.message.direction) {
-        return Err(format!("it names the {channel}"));
+    mine == rank && theirs == transfer.peer && channel.carries.includes(transfer.message.direction)
+}
+
+/// Whether a transfer's channel, peer and slot fit its role.
+#[inline]
+pub(super) fn transfer_fits(program: &Program, rank: Rank, transfer: &Transfer) -> bool {
+    channel_fits(program, rank, transfer) && transfer.slot.class() == class_for(transfer.role)
+}
+
+/// What is wrong with a transfer that does not fit; `None` when it does.
+fn misfit(program: &Program, rank: Rank, transfer: &Transfer) -> Option<String> {
+    if transfer_fits(program, rank, transfer) {
+        return None;
     }
-    if transfer.slot.class() != class {
-        return Err(format!("it uses {}, but should use a {} slot", transfer.slot, class.name()));
+    let class = class_for(transfer.role);
+    Some(match program.channels.get(transfer.channel.idx()) {
+        None => format!("channel {} does not exist; there are {}", transfer.channel, program.channels.len()),
+        Some(channel) if !channel_fits(program, rank, transfer) => format!("it names the {channel}"),
+        Some(_) => format!("it uses {}, but should use a {} slot", transfer.slot, class.name()),
+    })
+}
+
+const fn class_for(role: Role) -> SlotClass {
+    match role {
+        Role::Send => SlotClass::Send,
+        Role::Receive => SlotClass::Receive,
     }
-    Ok(())
 }
 
 /// Runs one rank's program, whose references hold, over the states of its slots.
@@ -184,30 +200,24 @@ impl<'a> Run<'a> {
         Self { program, ranked, slots: SlotClass::ALL.map(|_| Vec::new()), progress }
     }
 
+    /// Moves a slot, which is of this class, from one state to the next; refuses when it is in another.
     #[inline]
-    fn at(&mut self, slot: Slot) -> &mut State {
-        let (slots, idx) = (&mut self.slots[slot.class() as usize], slot.idx());
-        if idx >= slots.len() {
-            slots.resize(idx + 1, State::EMPTY);
+    fn turn(&mut self, class: SlotClass, slot: Slot, from: State, to: State) -> Result<(), String> {
+        debug_assert_eq!(slot.class(), class);
+        match self.slots[class as usize].get_mut(slot.idx()) {
+            Some(state) if *state == from => {
+                *state = to;
+                Ok(())
+            }
+            Some(state) => Err(out_of_turn(self.ranked, slot, *state, from)),
+            None if from == State::EMPTY => {
+                let slots = &mut self.slots[class as usize];
+                slots.resize(slot.idx() + 1, State::EMPTY);
+                slots[slot.idx()] = to;
+                Ok(())
+            }
+            None => Err(out_of_turn(self.ranked, slot, State::EMPTY, from)),
         }
-        &mut slots[idx]
-    }
-
-    /// Moves a slot from one state to the next; refuses when it is in another.
-    #[inline]
-    fn turn(&mut self, slot: Slot, from: State, to: State) -> Result<(), String> {
-        let state = self.at(slot);
-        if *state == from {
-            *state = to;
-            return Ok(());
-        }
-        Err(self.out_of_turn(slot, from))
-    }
-
-    #[cold]
-    fn out_of_turn(&mut self, slot: Slot, needed: State) -> String {
-        let is = *self.at(slot);
-        format!("{slot} is {}, but must be {}", is.text(self.ranked), needed.text(self.ranked))
     }
 
     /// Posts the transfers that a post starts.
@@ -228,7 +238,7 @@ impl<'a> Run<'a> {
             Role::Send => State::full(transfer.message),
             Role::Receive => State::EMPTY,
         };
-        self.turn(transfer.slot, from, State::busy(index))
+        self.turn(class_for(transfer.role), transfer.slot, from, State::busy(index))
     }
 
     /// Waits for a transfer, which is number `index`.
@@ -244,7 +254,7 @@ impl<'a> Run<'a> {
         *progress = Progress::Done;
         let empties = transfer.role == Role::Send && transfer.releases;
         let to = if empties { State::EMPTY } else { State::full(transfer.message) };
-        self.turn(transfer.slot, State::busy(index), to)
+        self.turn(class_for(transfer.role), transfer.slot, State::busy(index), to)
     }
 
     pub(super) fn free(&mut self, slot: Slot) -> Result<(), String> {
@@ -259,11 +269,11 @@ impl<'a> Run<'a> {
     }
 
     #[cold]
-    fn nothing_to_free(&mut self, slot: Slot) -> String {
+    fn nothing_to_free(&self, slot: Slot) -> String {
         if slot.class() != SlotClass::Send || slot.idx() >= self.ranked.n_slots(SlotClass::Send) {
             return "it is no send slot of this rank".to_owned();
         }
-        let state = *self.at(slot);
+        let state = self.slots[SlotClass::Send as usize].get(slot.idx()).copied().unwrap_or(State::EMPTY);
         format!("{slot} is {}, so there is nothing to give up", state.text(self.ranked))
     }
 
@@ -273,11 +283,11 @@ impl<'a> Run<'a> {
         let work = compute.work;
         let input = input_of(work, placement);
         if let Some((slot, message)) = operand("input", compute.input, input, SlotClass::Receive)? {
-            self.turn(slot, State::full(message), State::EMPTY)?;
+            self.turn(slot.class(), slot, State::full(message), State::EMPTY)?;
         }
         let output = output_of(work, placement);
         if let Some((slot, message)) = operand("output", compute.output, output, SlotClass::Send)? {
-            self.turn(slot, State::EMPTY, State::full(message))?;
+            self.turn(slot.class(), slot, State::EMPTY, State::full(message))?;
         }
         self.state(compute)
     }
@@ -302,7 +312,7 @@ impl<'a> Run<'a> {
             return Err(format!("it keeps no state, but names {slot}"));
         }
         let from = taken.map_or(State::EMPTY, |kind| State::kept(kind, work));
-        self.turn(slot, from, if leaves { State::kept(work.kind, work) } else { State::EMPTY })
+        self.turn(SlotClass::Saved, slot, from, if leaves { State::kept(work.kind, work) } else { State::EMPTY })
     }
 
     /// At the end every slot is empty. Sends may still be under way: the step ends once they are complete.
@@ -326,6 +336,11 @@ impl<'a> Run<'a> {
             None => Ok(()),
         }
     }
+}
+
+#[cold]
+fn out_of_turn(rank: &RankProgram, slot: Slot, is: State, needed: State) -> String {
+    format!("{slot} is {}, but must be {}", is.text(rank), needed.text(rank))
 }
 
 /// A computation's input or output: the slot it names and the message that belongs there, both or neither.
