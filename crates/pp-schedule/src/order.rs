@@ -87,32 +87,61 @@ impl Order {
 
 /// Coverage of one rank: every computation of its stages exactly once, and no other.
 pub(crate) fn check_row(extent: Extent, rank: Rank, row: impl Iterator<Item = Work>) -> Result<(), OrderError> {
-    let Extent { placement, microbatches, forward_only } = extent;
-    let mut seen = vec![0_u8; extent.local_len()];
+    let mut coverage = Coverage::new(extent, rank);
     for work in row {
+        coverage.mark(work)?;
+    }
+    coverage.complete()
+}
+
+/// What a rank has computed so far.
+pub(crate) struct Coverage {
+    extent: Extent,
+    rank: Rank,
+    /// The kinds seen, as bits, by stage and microbatch.
+    seen: Vec<u8>,
+}
+
+impl Coverage {
+    pub(crate) fn new(extent: Extent, rank: Rank) -> Self {
+        Self { extent, rank, seen: vec![0; extent.local_len()] }
+    }
+
+    /// Takes in the next computation.
+    #[inline]
+    pub(crate) fn mark(&mut self, work: Work) -> Result<(), OrderError> {
+        let Extent { placement, microbatches, forward_only } = self.extent;
         let known = work.stage.0 < placement.n_stages() && work.microbatch.0 < microbatches;
         if !known || (forward_only && work.kind != WorkKind::Forward) {
-            return Err(OrderError::Unknown { rank, work, n_stages: placement.n_stages(), microbatches, forward_only });
+            let n_stages = placement.n_stages();
+            return Err(OrderError::Unknown { rank: self.rank, work, n_stages, microbatches, forward_only });
         }
-        if placement.rank_of(work.stage) != rank {
-            return Err(OrderError::WrongRank { rank, work, owner: placement.rank_of(work.stage) });
+        let owner = placement.rank_of(work.stage);
+        if owner != self.rank {
+            return Err(OrderError::WrongRank { rank: self.rank, work, owner });
         }
         let bit = 1 << work.kind as u8;
-        let seen = &mut seen[extent.local_idx(work)];
+        let seen = &mut self.seen[self.extent.local_idx(work)];
         if *seen & bit != 0 {
-            return Err(OrderError::Twice { rank, work });
+            return Err(OrderError::Twice { rank: self.rank, work });
         }
         *seen |= bit;
+        Ok(())
     }
-    for stage in placement.stages_of(rank) {
-        for microbatch in (0..microbatches).map(crate::ids::Microbatch) {
-            let any = Work { kind: WorkKind::Forward, stage, microbatch };
-            if let Some(fault) = fault_of(seen[extent.local_idx(any)], forward_only) {
-                return Err(OrderError::Incomplete { rank, stage, microbatch: microbatch.0, fault });
+
+    /// Whether nothing is missing at the end.
+    pub(crate) fn complete(&self) -> Result<(), OrderError> {
+        let Extent { placement, microbatches, forward_only } = self.extent;
+        let stages = self.seen.chunks(microbatches.max(1) as usize);
+        for (stage, seen) in placement.stages_of(self.rank).zip(stages) {
+            for (microbatch, &seen) in (0..).zip(seen) {
+                if let Some(fault) = fault_of(seen, forward_only) {
+                    return Err(OrderError::Incomplete { rank: self.rank, stage, microbatch, fault });
+                }
             }
         }
+        Ok(())
     }
-    Ok(())
 }
 
 fn fault_of(seen: u8, forward_only: bool) -> Option<&'static str> {

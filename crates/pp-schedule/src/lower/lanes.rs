@@ -11,12 +11,12 @@ use std::collections::VecDeque;
 use crate::channels::ChannelMap;
 use crate::config::{ScheduleConfig, ScheduleKind};
 use crate::deps::{Message, input_of, leaves_state, output_of, state_from};
-use crate::ids::{ChannelId, Direction, Rank};
+use crate::ids::{ChannelId, Direction, Microbatch, Rank};
 use crate::lower::slots::SlotPool;
 use crate::order::{Extent, Order};
 use crate::program::{Action, Carries, Compute, Program, RankProgram, Recompute, Role, Slot, SlotClass, Transfer};
 use crate::schedules;
-use crate::work::Work;
+use crate::work::{Work, WorkKind};
 
 /// How far ahead transfers may run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,9 +81,10 @@ fn lower_row<'a>(
             let messages = messages.iter().filter_map(|&work| output_of(work, extent.placement));
             lowering.expect(id, messages.filter(|&message| map.carrying(message) == Some(id)));
         } else if channel.source == rank {
-            lowering.outgoing.push(Outgoing { channel: id, in_flight: VecDeque::new() });
+            lowering.outgoing.push(Outgoing { channel: id, peer: channel.destination, in_flight: VecDeque::new() });
         }
     }
+    lowering.find_routes();
     for lane in 0..lowering.incoming.len() {
         lowering.top_up(lane);
     }
@@ -113,7 +114,16 @@ struct Incoming {
 /// A channel out of this rank, and its sends that are not waited for yet.
 struct Outgoing {
     channel: ChannelId,
+    peer: Rank,
     in_flight: VecDeque<u32>,
+}
+
+/// The lanes that a chunk's messages of one direction come in and go out by; none where they stay on the rank, or where
+/// there are none.
+#[derive(Clone, Copy, Default)]
+struct Route {
+    incoming: Option<usize>,
+    outgoing: Option<usize>,
 }
 
 struct Lowering<'a> {
@@ -122,6 +132,8 @@ struct Lowering<'a> {
     map: &'a ChannelMap,
     incoming: Vec<Incoming>,
     outgoing: Vec<Outgoing>,
+    /// By direction and chunk.
+    routes: [Vec<Route>; 2],
     /// The transfer that brings a message, by direction, chunk and microbatch; `u32::MAX` where none does.
     arrival: [Vec<u32>; 2],
     /// What is kept for a stage and microbatch.
@@ -143,6 +155,7 @@ impl<'a> Lowering<'a> {
             map,
             incoming: Vec::new(),
             outgoing: Vec::new(),
+            routes: [Vec::new(), Vec::new()],
             arrival: [vec![u32::MAX; len], vec![u32::MAX; len]],
             saved: vec![None; len],
             local: [vec![None; len], vec![None; len]],
@@ -199,25 +212,44 @@ impl<'a> Lowering<'a> {
         *posted = until.max(*posted);
     }
 
+    /// Looks up once what would be asked for every computation.
+    fn find_routes(&mut self) {
+        let placement = self.extent.placement;
+        let rank = self.program.rank;
+        for (direction, kind) in [(Direction::Forward, WorkKind::Forward), (Direction::Backward, WorkKind::Backward)] {
+            let routes = placement.stages_of(rank).map(|stage| {
+                let work = Work { kind, stage, microbatch: Microbatch(0) };
+                let channel_of = |message: Option<Message>| message.and_then(|message| self.map.carrying(message));
+                let (from, to) = (channel_of(input_of(work, placement)), channel_of(output_of(work, placement)));
+                Route {
+                    incoming: from.and_then(|id| self.incoming.iter().position(|lane| lane.channel == id)),
+                    outgoing: to.and_then(|id| self.outgoing.iter().position(|lane| lane.channel == id)),
+                }
+            });
+            self.routes[direction as usize] = routes.collect();
+        }
+    }
+
     fn compute(&mut self, work: Work) {
         let placement = self.extent.placement;
+        let chunk = placement.chunk_of(work.stage).idx();
+        let index = chunk * self.extent.microbatches as usize + work.microbatch.idx();
+        let direction = if work.kind == WorkKind::Forward { Direction::Forward } else { Direction::Backward };
+        let route = self.routes[direction as usize][chunk];
         let made = output_of(work, placement);
-        let made_for = made.and_then(|message| self.map.carrying(message));
-        let lane_out = made_for.and_then(|channel| self.outgoing.iter().position(|lane| lane.channel == channel));
+        let lane_out = made.and(route.outgoing);
         if let Some(lane) = lane_out {
             self.make_room(lane);
         }
-        let (input, lane_in) = self.input(work);
-        let output = made.map(|message| match made_for {
+        let (input, lane_in) = match input_of(work, placement) {
+            Some(message) => self.input(message, index, route.incoming),
+            None => (None, None),
+        };
+        let output = made.map(|message| match lane_out {
             Some(_) => self.pools[SlotClass::Send as usize].take(),
-            None => {
-                let slot = self.pools[SlotClass::Local as usize].take();
-                let index = self.idx_of(message);
-                self.local[message.direction as usize][index] = Some(slot);
-                slot
-            }
+            None => self.keep_local(message),
         });
-        let saved = self.state(work);
+        let saved = self.state(work.kind, index);
         self.program.actions.push(Action::Compute(self.program.computes.len() as u32));
         self.program.computes.push(Compute { work, recompute: Recompute::ModelDefault, saved, input, output });
         if let Some(slot) = input {
@@ -232,16 +264,14 @@ impl<'a> Lowering<'a> {
         }
     }
 
-    /// The slot that holds what a computation consumes, waited for, and the lane it came by.
-    fn input(&mut self, work: Work) -> (Option<Slot>, Option<usize>) {
-        let Some(message) = input_of(work, self.extent.placement) else { return (None, None) };
-        let index = self.idx_of(message);
-        let Some(channel) = self.map.carrying(message) else {
+    /// The slot that holds what a computation consumes, waited for, and the lane it came by. `index` is that of the
+    /// computation's stage and microbatch.
+    fn input(&mut self, message: Message, index: usize, lane: Option<usize>) -> (Option<Slot>, Option<usize>) {
+        let Some(lane) = lane else {
             // Absent when the order consumes before it makes: the verifier reports that.
             return (self.local[message.direction as usize][index].take(), None);
         };
         let transfer = self.arrival[message.direction as usize][index];
-        let Some(lane) = self.incoming.iter().position(|lane| lane.channel == channel) else { return (None, None) };
         if transfer == u32::MAX {
             return (None, None);
         }
@@ -250,15 +280,23 @@ impl<'a> Lowering<'a> {
         (Some(self.program.transfers[transfer as usize].slot), Some(lane))
     }
 
+    /// A slot for a message to another stage of this rank.
+    fn keep_local(&mut self, message: Message) -> Slot {
+        let slot = self.pools[SlotClass::Local as usize].take();
+        let index = self.idx_of(message);
+        self.local[message.direction as usize][index] = Some(slot);
+        slot
+    }
+
     /// The slot of a computation's state: the one kept for it, or a new one if it is the first to leave any.
-    fn state(&mut self, work: Work) -> Option<Slot> {
-        let index = self.extent.local_idx(work);
+    fn state(&mut self, kind: WorkKind, index: usize) -> Option<Slot> {
         let pool = &mut self.pools[SlotClass::Saved as usize];
-        let slot = match state_from(work.kind) {
+        let leaves = leaves_state(kind, self.extent.forward_only);
+        let slot = match state_from(kind) {
             Some(_) => self.saved[index].take(),
-            None => leaves_state(work.kind, self.extent.forward_only).then(|| pool.take()),
+            None => leaves.then(|| pool.take()),
         };
-        if leaves_state(work.kind, self.extent.forward_only) {
+        if leaves {
             self.saved[index] = slot;
         } else if let Some(slot) = slot {
             pool.give_back(slot);
@@ -282,8 +320,7 @@ impl<'a> Lowering<'a> {
     }
 
     fn send(&mut self, lane: usize, message: Message, slot: Slot) {
-        let channel = self.outgoing[lane].channel;
-        let peer = self.map.channels()[channel.idx()].destination;
+        let Outgoing { channel, peer, .. } = self.outgoing[lane];
         let index = self.program.transfers.len() as u32;
         self.program.transfers.push(Transfer { peer, ..transfer(Role::Send, message, channel, slot) });
         self.program.actions.push(Action::Post(index));

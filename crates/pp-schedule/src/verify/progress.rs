@@ -5,7 +5,7 @@
 //! decides whether any run gets stuck. With no buffering a transfer completes only once both its ends are at the head of
 //! their queues; more buffering only lets more through, so what passes here passes with any capacity.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::fmt;
 
 use crate::ids::{ChannelId, Direction, Rank};
@@ -47,6 +47,15 @@ impl Queues {
             Self::OnePerChannel => id.0,
         }
     }
+}
+
+/// Whether every queue is one end of one channel.
+pub(super) fn ends_stand_alone(program: &Program, queues: Queues) -> bool {
+    let mut known = HashSet::new();
+    program.channels.iter().enumerate().all(|(index, channel)| {
+        let key = |role| queues.key(ChannelId(index as u32), channel, role);
+        known.insert((channel.source, key(Role::Send))) && known.insert((channel.destination, key(Role::Receive)))
+    })
 }
 
 /// Something that never goes on.
