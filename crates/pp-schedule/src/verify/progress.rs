@@ -258,17 +258,15 @@ impl<'a> Run<'a> {
     }
 
     /// The queues, other than simple ones, that a post stands in.
-    fn queues_of(&self, rank: usize, first: u32) -> impl Iterator<Item = usize> + use<> {
-        let mut queues = [usize::MAX; 4];
-        let mut n_queues = 0;
+    fn queues_of(&self, rank: usize, first: u32) -> Vec<usize> {
+        let mut queues = Vec::new();
         for transfer in self.program.ranks[rank].posted(first).unwrap_or_default() {
             let queue = self.ends[transfer.channel.idx()][end(transfer.role)];
-            if !self.queues[queue].simple && !queues.contains(&queue) && n_queues < queues.len() {
-                queues[n_queues] = queue;
-                n_queues += 1;
+            if !self.queues[queue].simple && !queues.contains(&queue) {
+                queues.push(queue);
             }
         }
-        queues.into_iter().take(n_queues)
+        queues
     }
 
     /// Offers a transfer to its peer, which may let the peer go on.
