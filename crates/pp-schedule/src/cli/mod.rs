@@ -1,5 +1,6 @@
 //! The command line: `pp-schedule`, also reached as `cargo xtask schedule`.
 
+mod policy;
 mod show;
 mod verify;
 
@@ -8,6 +9,8 @@ use std::io::Write;
 use clap::{Args, Parser, Subcommand};
 
 use crate::config::{ConfigError, GPipeBackward, ScheduleConfig, ScheduleKind, ScheduleSpec};
+use crate::lower::megatron::MegatronError;
+use crate::lower::stagger::StaggerError;
 
 /// Pipeline-parallel schedules: drawn, counted and proved free of deadlock
 ///
@@ -88,6 +91,12 @@ pub enum CommandError {
     /// What was asked for is no schedule (exit code 2).
     #[error(transparent)]
     Config(#[from] ConfigError),
+    /// What Megatron refuses (exit code 2).
+    #[error(transparent)]
+    Megatron(#[from] MegatronError),
+    /// What the stagger cannot do (exit code 2).
+    #[error(transparent)]
+    Stagger(#[from] StaggerError),
     /// The program failed its verification (exit code 1).
     #[error(transparent)]
     Verify(#[from] crate::verify::VerifyError),
@@ -128,7 +137,13 @@ impl CommandError {
     /// The process's exit code: 2 for a bad request, 1 for a failure.
     pub const fn exit_code(&self) -> u8 {
         match self {
-            Self::Config(_) | Self::NoSuchRank { .. } | Self::Input { .. } | Self::Csv(_) | Self::Grid(_) => 2,
+            Self::Config(_)
+            | Self::Megatron(_)
+            | Self::Stagger(_)
+            | Self::NoSuchRank { .. }
+            | Self::Input { .. }
+            | Self::Csv(_)
+            | Self::Grid(_) => 2,
             Self::Verify(_) | Self::Stuck(_) | Self::Refuted(_) | Self::Output(_) => 1,
         }
     }

@@ -4,12 +4,12 @@ use std::io::Write;
 
 use clap::Args;
 
+use super::policy::Policy;
 use super::{CommandError, ScheduleArgs};
 use crate::config::{ScheduleConfig, ScheduleKind};
 use crate::figures::{BUBBLE_FORMULA, counts, ideal_bubble, peak_in_flight};
 use crate::format::text;
 use crate::ids::Rank;
-use crate::lower::lanes;
 use crate::order::Order;
 use crate::simulate::{Costs, Timeline};
 use crate::verify::{VerifiedProgram, verify};
@@ -25,6 +25,9 @@ pub struct ShowArgs {
     /// Characters per line [default: the terminal's, or 100]
     #[arg(long)]
     width: Option<usize>,
+    /// How transfers are ordered: lanes, megatron, megatron-even-odd, megatron-overlap, megatron-flush or stagger
+    #[arg(long, value_name = "NAME", default_value = "lanes")]
+    policy: Policy,
     /// List the program of this rank, action by action, instead of the drawing
     #[arg(long, value_name = "RANK")]
     actions: Option<u32>,
@@ -32,7 +35,7 @@ pub struct ShowArgs {
 
 pub(super) fn run(args: &ShowArgs, out: &mut dyn Write) -> Result<(), CommandError> {
     let config = args.schedule.config()?;
-    let verified = verify(lanes::lower(&config))?;
+    let verified = verify(args.policy.lower(&config)?)?;
     writeln!(out, "{}", headline(&config))?;
     if let Some(rank) = args.actions {
         return actions(&verified, rank, out);

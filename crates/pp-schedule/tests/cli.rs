@@ -1,4 +1,4 @@
-//! `pp-schedule verify`: torch's text form, proved, refuted or not to be judged.
+//! The command line: torch's text form proved, refuted or not to be judged; policies by name.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -237,4 +237,22 @@ fn any_change_gets_a_verdict() {
         }
     }
     assert!(n_proved > 50 && n_refuted > 400, "{n_proved} proved, {n_refuted} refuted");
+}
+
+/// Policies by name, and what each refuses.
+#[test]
+fn show_knows_the_policies() {
+    let show = |line: &str| {
+        let words = ["pp-schedule", "show"].into_iter().chain(line.split(' '));
+        let cli = Cli::try_parse_from(words).map_err(|error| error.to_string())?;
+        let mut out = Vec::new();
+        run(&cli.command, &mut out).map_err(|error| error.to_string())?;
+        Ok::<String, String>(String::from_utf8(out).expect("text"))
+    };
+    let overlap = show("--pp 4 --vp 2 --policy megatron-overlap --actions 1").expect("runs");
+    assert!(overlap.contains("free: send slot") && overlap.contains("gradient synchronisation off"), "{overlap}");
+    assert!(show("--pp 3 --policy stagger").expect("runs").contains("verified"));
+    assert!(show("--pp 2 --vp 2 --policy megatron").expect_err("mispairs").contains("issue even-odd"));
+    assert!(show("--pp 4 -m 2 --policy stagger").expect_err("m < p").contains("--schedule gpipe"));
+    assert!(show("--pp 4 --policy zigzag").expect_err("unknown").contains("known: lanes, megatron"));
 }
