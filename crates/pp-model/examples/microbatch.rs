@@ -14,7 +14,7 @@ const BATCH: usize = 4;
 fn main() -> Result<(), Box<dyn Error>> {
     let n_repetitions: usize = std::env::args().nth(1).map_or(Ok(20), |text| text.parse())?;
     let options =
-        GptOptions { vocab: 8192, seq_len: 128, hidden: 256, n_layers: 8, n_heads: 4, ..GptOptions::default() };
+        GptOptions { vocab: 8192, seq_len: 128, hidden: 256, n_layers: 8, n_heads: 8, ..GptOptions::default() };
     let config = GptConfig::new(options)?;
     let whole = ChunkSpec { stage: Stage(0), pre_process: true, post_process: true, layers: 0..8 };
     let mut stage = GptStage::new(&config, BATCH, vec![whole], &Numbers::f32_on_cpu(1))?;
