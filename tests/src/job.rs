@@ -98,7 +98,15 @@ impl Job {
     ///
     /// # Panics
     /// When it cannot be started.
-    pub fn start(mut command: Command) -> Self {
+    pub fn start(command: Command) -> Self {
+        Self::start_with_stdout(command, Stdio::piped())
+    }
+
+    /// Any command, its standard output going somewhere: what is piped is collected, and nothing else.
+    ///
+    /// # Panics
+    /// When it cannot be started.
+    pub fn start_with_stdout(mut command: Command, stdout: Stdio) -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let token = format!("{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
         let temp = Scratch::new();
@@ -109,9 +117,9 @@ impl Job {
             }
         }
         command.env(processes::JOB, &token).env("TMPDIR", temp.path());
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.stdin(Stdio::null()).stdout(stdout).stderr(Stdio::piped());
         let mut child = command.process_group(0).spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));
-        let stdout = Lines::collect(child.stdout.take().expect("stdout is piped"));
+        let stdout = child.stdout.take().map(Lines::collect).unwrap_or_default();
         let stderr = Lines::collect(child.stderr.take().expect("stderr is piped"));
         Self { child, token, temp, stdout, stderr }
     }
@@ -158,6 +166,15 @@ impl Job {
         within(timeout, || self.processes().is_empty())
     }
 
+    /// Waits until the job has `count` living processes.
+    ///
+    /// # Panics
+    /// When it has not, in time.
+    pub fn wait_for_processes(&self, count: usize, timeout: Duration) {
+        let there = within(timeout, || self.processes().len() == count);
+        assert!(there, "not {count}: {:?}\n{}", self.processes(), self.so_far());
+    }
+
     /// Sends a signal to the command itself.
     pub fn signal(&self, signal: Signal) {
         send(i32::try_from(self.child.id()).expect("process ids are small"), signal);
@@ -189,6 +206,12 @@ impl Job {
 
 impl Drop for Job {
     fn drop(&mut self) {
+        // What it has started may lead groups of its own.
+        for process in self.processes() {
+            if let Some(pid) = Pid::from_raw(process.pid) {
+                let _ = kill_process(pid, Signal::KILL);
+            }
+        }
         // The command leads a group of its own, which its ranks are in; the group may be empty by now.
         if let Some(leader) = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw) {
             let _ = kill_process_group(leader, Signal::KILL);

@@ -5,6 +5,7 @@ pub mod binaries;
 pub mod job;
 pub mod processes;
 pub mod scratch;
+pub mod stand_in;
 
 pub use binaries::{Binaries, binaries};
 pub use job::{Finished, Job};

@@ -27,3 +27,10 @@ pub fn of_job(token: &str) -> Vec<Process> {
     })
     .collect()
 }
+
+/// Whether this process, and so what it starts, is to ignore SIGHUP.
+pub fn hangup_is_ignored() -> bool {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| u64::from_str_radix(line.strip_prefix("SigIgn:")?.trim(), 16).ok());
+    mask.is_some_and(|mask| mask & 1 == 1)
+}

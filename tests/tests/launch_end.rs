@@ -1,13 +1,13 @@
 //! Jobs that do not go well: whatever ends them, no process is left and the last line says why.
 #![cfg(target_os = "linux")]
 
-use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use workspace_tests::job::TINY;
-use workspace_tests::{Job, Scratch, binaries};
+use workspace_tests::stand_in::{launch_stand_in, stand_in};
+use workspace_tests::{Job, Scratch, processes};
 
 const LONG: Duration = Duration::from_secs(120);
 /// What a user waits for after a rank has died.
@@ -47,8 +47,16 @@ fn a_killed_launcher_takes_its_ranks_with_it() {
 
 #[test]
 fn an_interrupted_launcher_ends_its_ranks_and_says_so() {
-    let cases = [(Signal::TERM, 143, "signal 15 (SIGTERM)"), (Signal::INT, 130, "signal 2 (SIGINT)")];
-    for (signal, code, name) in cases {
+    let cases = [
+        (Signal::TERM, 143, "signal 15 (SIGTERM)"),
+        (Signal::INT, 130, "signal 2 (SIGINT)"),
+        (Signal::QUIT, 131, "signal 3 (SIGQUIT)"),
+        (Signal::HUP, 129, "signal 1 (SIGHUP)"),
+    ];
+    // Tests under `nohup` start launchers under `nohup`.
+    for (signal, code, name) in
+        cases.into_iter().filter(|case| case.0 != Signal::HUP || !processes::hangup_is_ignored())
+    {
         let mut job = training(&["--pp=2"]);
         job.signal(signal);
         let finished = job.wait(SOON);
@@ -59,14 +67,36 @@ fn an_interrupted_launcher_ends_its_ranks_and_says_so() {
     }
 }
 
-/// Launches a script in place of the trainer. It passes the dry run.
-fn launch_stand_in(scratch: &Scratch, script: &str, n_ranks: u32) -> Job {
-    let dry_run = r#"case " $* " in *" --dry-run "*) exit 0;; esac"#;
-    let path = scratch.write("stand-in.sh", format!("#!/bin/sh\n{dry_run}\n{script}\n").as_bytes());
-    std::fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).expect("a file of ours");
-    let mut command = Command::new(&binaries().xtask);
-    command.args(["launch", "--mock-data", "--binary", &path, "--pp", &n_ranks.to_string()]);
-    Job::start(command)
+#[test]
+fn a_launcher_that_is_to_ignore_hangups_does() {
+    let scratch = Scratch::new();
+    let script = "echo started; while [ ! -e \"$GO\" ]; do sleep 0.05; done";
+    let launch = stand_in(&scratch, script, 2);
+    let mut command = Command::new("sh");
+    command.args(["-c", "trap '' HUP; exec \"$@\"", "sh"]).arg(launch.get_program()).args(launch.get_args());
+    command.env("GO", scratch.file("go"));
+    let mut job = Job::start(command);
+    job.wait_for_line("[rank 1] started", SOON);
+    job.signal(Signal::HUP);
+    scratch.write("go", b"");
+    job.wait(SOON).expect_success();
+}
+
+#[test]
+fn of_ranks_that_only_followed_none_is_named() {
+    let scratch = Scratch::new();
+    // Rank 3 is stuck, rank 2 waits for it in vain, and the others lose each other one by one.
+    let script = r#"
+case $PP_RANK in
+    0) sleep 0.2; echo "error: step 3: rank 1 is lost: it closed the connection" >&2; exit 3;;
+    1) echo "error: step 3: rank 2 is lost: it closed the connection" >&2; exit 3;;
+    2) sleep 0.1; echo "error: step 3: the receive from rank 3 did not complete within 5s" >&2; exit 3;;
+    *) exec sleep 1000;;
+esac"#;
+    let finished = launch_stand_in(&scratch, script, 4).wait(SOON);
+    assert_eq!(finished.code, Some(3), "{finished}");
+    let expected = "error: rank 2 failed with exit code 3: step 3: the receive from rank 3 did not complete within 5s";
+    assert_eq!(finished.last_word(), expected, "{finished}");
 }
 
 #[test]

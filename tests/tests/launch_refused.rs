@@ -62,6 +62,19 @@ fn names_and_flags_that_are_not_known() {
 }
 
 #[test]
+fn flags_that_only_the_launcher_may_give() {
+    refused("--mock-data --pp 2 -- --pp 4", &["--pp", "before `--`"]);
+    refused("--mock-data --pp 2 -- --pipeline-model-parallel-size=4", &["--pipeline-model-parallel-size"]);
+    let scratch = Scratch::new();
+    let meeting = scratch.file("rf");
+    refused(
+        &format!("--mock-data --pp 2 --rank 0 --world-size 2 --rendezvous-file {meeting}"),
+        &["--rank", "the launcher"],
+    );
+    refused("--mock-data --pp 2 -- --world-size 2", &["--world-size", "the launcher"]);
+}
+
+#[test]
 fn zero_for_any_size() {
     let flags = [
         "--pp",
@@ -113,6 +126,30 @@ fn a_trainer_that_cannot_be_started() {
         assert_eq!(finished.code, Some(2), "{finished}");
         assert!(finished.last_word().starts_with(&format!("error: cannot start {binary}: ")), "{finished}");
     }
+}
+
+/// A user who has the binaries and nothing else.
+#[test]
+fn default_data_without_a_toolchain() {
+    let mut command = Command::new(&binaries().xtask);
+    command.args(["launch", "--binary"]).arg(&binaries().trainer).env("RUSTC", "/no/such/rustc");
+    let finished = Job::start(command).wait(LONG);
+    assert_eq!(finished.code, Some(1), "{finished}");
+    let last = finished.last_word();
+    for text in ["error: ", "--data FILE", "--mock-data", "cannot start rustc"] {
+        assert!(last.contains(text), "{finished}");
+    }
+}
+
+#[test]
+fn a_path_that_is_no_text_is_the_data() {
+    use std::os::unix::ffi::OsStrExt;
+    let mut command = Command::new(&binaries().xtask);
+    command.args(["launch", "--binary"]).arg(&binaries().trainer);
+    command.arg(std::ffi::OsStr::from_bytes(b"--data=/no/such/\xff"));
+    let finished = Job::start(command).wait(LONG);
+    assert_eq!(finished.code, Some(2), "{finished}");
+    assert!(finished.last_word().contains("--data") && finished.stdout.is_empty(), "{finished}");
 }
 
 #[test]

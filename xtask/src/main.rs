@@ -5,6 +5,7 @@ mod launch;
 mod schedule;
 mod workspace;
 
+use std::io::Write;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
@@ -30,14 +31,14 @@ fn main() -> ExitCode {
     let cli = match Cli::try_parse_from(launch::own_flags_first(typed, &Cli::command())) {
         Ok(cli) => cli,
         Err(error) if error.use_stderr() => {
-            eprintln!("{}", one_line(&error.to_string()));
+            say(&one_line(&error.to_string()));
             return ExitCode::from(2);
         }
         // `--help`: asked for, so it is no failure.
         Err(help) => help.exit(),
     };
     let result = match &cli.command {
-        Command::Launch(args) => launch::run(args),
+        Command::Launch(args) => Ok(launch::run(args)),
         Command::Schedule(args) => schedule::run(args),
         Command::Golden(args) => golden::run(args),
         Command::Ci(args) => ci::run(args),
@@ -46,10 +47,15 @@ fn main() -> ExitCode {
     match result {
         Ok(code) => ExitCode::from(code),
         Err(error) => {
-            eprintln!("error: {error:#}");
+            say(&format!("error: {error:#}"));
             ExitCode::FAILURE
         }
     }
+}
+
+/// A last word that cannot be written is still followed by its exit code.
+fn say(line: &str) {
+    let _ = writeln!(std::io::stderr(), "{line}");
 }
 
 /// clap's several paragraphs on a bad argument as one line, without the closing hint.

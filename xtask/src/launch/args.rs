@@ -1,7 +1,7 @@
 //! The launcher's own flags, and which of the typed ones are the trainer's.
 
 use std::collections::VecDeque;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::thread::available_parallelism;
 
@@ -15,8 +15,10 @@ use clap::{ArgAction, Args, Command};
 ///
 /// Without --data and --mock-data the job trains on the Rust sources of a few of this workspace's dependencies.
 ///
-/// Exit codes: 0 fine, 1 failed, 2 bad arguments or configuration, 3 a rank or peer was lost, 130 and 143 by signal.
+/// Exit codes: 0 fine, 1 failed, 2 bad arguments or configuration, 3 a rank or peer was lost, 129, 130, 131 and 143 by
+/// signal.
 #[derive(Args, Debug)]
+#[command(args_override_self = true)]
 pub(crate) struct LaunchArgs {
     /// Pipeline ranks
     #[arg(long, value_name = "N", default_value_t = 1, alias = "pipeline-model-parallel-size")]
@@ -60,6 +62,30 @@ impl LaunchArgs {
         self.data.is_none() && !self.mock_data
     }
 
+    /// Why the flags cannot be passed on, if so: those that only the launcher may give would start another world.
+    pub(crate) fn misplaced(&self) -> Option<String> {
+        if let Some((flag, _)) = [("--pp", Some(self.pp)), ("--dp", self.dp), ("--tp", self.tp)]
+            .into_iter()
+            .find(|&(_, size)| size == Some(0))
+        {
+            return Some(format!("{flag} 0: there must be at least 1"));
+        }
+        let launch = LaunchArgs::augment_args(Command::new("launch"));
+        self.rest.iter().find_map(|word| {
+            let name = name(word)?;
+            if WORLD.contains(&name) {
+                return Some(format!("--{name} cannot be given: the launcher tells each rank its place, by --pp"));
+            }
+            let own = own_flag(&launch, word).is_some() && !is_help(word);
+            own.then(|| format!("--{name} is the launcher's; give it before `--`"))
+        })
+    }
+
+    /// The trainer's flag that asks for words about the trainer, which needs no job.
+    pub(crate) fn asks_about_trainer(&self) -> Option<&OsStr> {
+        self.rest.iter().map(OsString::as_os_str).find(|&word| is_help(word) || word == "--version" || word == "-V")
+    }
+
     /// What each rank is started with: the flags known here, then the others as they were typed.
     pub(crate) fn trainer_flags(&self, n_ranks: usize, default_data: Option<&Path>) -> Vec<OsString> {
         let mut flags: Vec<OsString> = Vec::new();
@@ -82,6 +108,9 @@ impl LaunchArgs {
         flags
     }
 }
+
+/// A rank's place in the world, which the launcher gives it.
+const WORLD: [&str; 3] = ["rank", "world-size", "rendezvous-file"];
 
 fn threads_per_rank(n_ranks: usize) -> usize {
     let n_cores = available_parallelism().map_or(1, |cores| cores.get());
@@ -124,20 +153,28 @@ enum OwnFlag {
     ValueFollows,
 }
 
-fn own_flag(launch: &Command, word: &OsString) -> Option<OwnFlag> {
-    let word = word.to_str()?;
-    if word == "-h" || word == "--help" {
+fn own_flag(launch: &Command, word: &OsStr) -> Option<OwnFlag> {
+    if is_help(word) {
         return Some(OwnFlag::Complete);
     }
-    let (name, value) = match word.strip_prefix("--")?.split_once('=') {
-        Some((name, value)) => (name, Some(value)),
-        None => (word.strip_prefix("--")?, None),
-    };
+    let name = name(word)?;
+    let has_value = word.as_encoded_bytes().contains(&b'=');
     let flag = launch.get_arguments().find(|arg| {
         arg.get_long() == Some(name) || arg.get_all_aliases().is_some_and(|aliases| aliases.contains(&name))
     })?;
     let takes_value = matches!(flag.get_action(), ArgAction::Set | ArgAction::Append);
-    Some(if takes_value && value.is_none() { OwnFlag::ValueFollows } else { OwnFlag::Complete })
+    Some(if takes_value && !has_value { OwnFlag::ValueFollows } else { OwnFlag::Complete })
+}
+
+fn is_help(word: &OsStr) -> bool {
+    word == "-h" || word == "--help"
+}
+
+/// The name in `--name` and `--name=value`; the value need not be text.
+fn name(word: &OsStr) -> Option<&str> {
+    let word = word.as_encoded_bytes().strip_prefix(b"--")?;
+    let name = word.split(|&byte| byte == b'=').next()?;
+    std::str::from_utf8(name).ok().filter(|name| !name.is_empty())
 }
 
 #[cfg(test)]
@@ -187,8 +224,63 @@ mod tests {
 
     #[test]
     fn behind_two_dashes_everything_is_the_trainers() {
-        let args = parse("--pp 2 -- --pp 5");
-        assert_eq!((args.pp, args.rest), (2, vec!["--pp".into(), "5".into()]));
+        let args = parse("--pp 2 -- --vp 5");
+        assert_eq!((args.pp, args.rest), (2, vec!["--vp".into(), "5".into()]));
+    }
+
+    #[test]
+    fn what_is_the_launchers_is_not_passed_on() {
+        let cases = [
+            ("--pp 2 -- --pp 4", "--pp is the launcher's; give it before `--`"),
+            ("-- --data-parallel-size=2", "--data-parallel-size is the launcher's"),
+            ("-- --tensor-model-parallel-size 2", "--tensor-model-parallel-size is"),
+            ("--pp 2 -- --dry-run", "--dry-run is the launcher's"),
+            ("--rank 0", "--rank cannot be given"),
+            ("--vp 2 --world-size=2", "--world-size cannot be given"),
+            ("-- --rendezvous-file rf", "--rendezvous-file cannot be given"),
+            ("--pp 0", "--pp 0: there must be at least 1"),
+            ("--tp 0", "--tp 0"),
+        ];
+        for (line, expected) in cases {
+            let reason = parse(line).misplaced().unwrap_or_else(|| panic!("{line}"));
+            assert!(reason.starts_with(expected), "{line}: {reason}");
+        }
+        for line in ["--pp 2 --vp 2", "-- --vp 2 --metrics x", "-- --help", "--ranks 3"] {
+            assert_eq!(parse(line).misplaced(), None, "{line}");
+        }
+    }
+
+    #[test]
+    fn questions_about_the_trainer_are_seen() {
+        for (line, expected) in [
+            ("--version", Some("--version")),
+            ("--pp 2 -V", Some("-V")),
+            ("-- --help", Some("--help")),
+            ("--vp 2", None),
+        ] {
+            assert_eq!(parse(line).asks_about_trainer(), expected.map(OsStr::new), "{line}");
+        }
+    }
+
+    #[test]
+    fn the_last_of_several_counts() {
+        let args = parse(
+            "--pp 2 --data a --pipeline-model-parallel-size 4 --mock-data --data b --mock-data --dry-run --dry-run",
+        );
+        assert_eq!(
+            (args.pp, args.data.as_deref(), args.mock_data, args.dry_run),
+            (4, Some(Path::new("b")), true, true)
+        );
+    }
+
+    #[test]
+    fn a_value_need_not_be_text() {
+        use std::os::unix::ffi::OsStrExt;
+        let path = OsStr::from_bytes(b"--data=\xff");
+        let typed = vec!["xtask".into(), "launch".into(), path.to_owned(), "--vp".into(), "2".into()];
+        let Cli::Launch(args) = Cli::parse_from(own_flags_first(typed, &Cli::command()));
+        assert!(!args.needs_default_data());
+        assert_eq!(args.data.as_deref().map(|path| path.as_os_str().as_bytes()), Some(&b"\xff"[..]));
     }
 
     #[test]

@@ -1,51 +1,46 @@
 //! Builds the trainer and finds where cargo put it.
 
-use std::io::{BufRead, BufReader, Read, Write};
 use std::path::PathBuf;
-use std::process::Stdio;
-use std::thread;
+use std::sync::mpsc;
 
 use anyhow::Context;
 use serde_json::Value;
 
+use super::helper::{self, Hear};
+use super::signals::Signals;
+use super::voice::{Stream, Voice};
 use crate::workspace::cargo;
 
-/// Builds `pp-train`; None when it does not build, for a reason that cargo has printed.
-pub(crate) fn trainer(profile: &str) -> anyhow::Result<Option<PathBuf>> {
-    let mut child = cargo()
+/// Builds `pp-train`. When it does not build, cargo has said why.
+pub(crate) fn trainer(profile: &str, signals: &Signals, voice: &Voice) -> anyhow::Result<PathBuf> {
+    let mut command = cargo();
+    command
         .args(["build", "--package", "pp-train", "--bin", "pp-train", "--profile", profile])
-        .arg("--message-format=json-render-diagnostics")
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .context("cannot start cargo")?;
-    let stderr = child.stderr.take().context("cargo's stderr is piped")?;
-    let talk = thread::spawn(move || forward_unless_fresh(stderr));
-    let stdout = BufReader::new(child.stdout.take().context("cargo's stdout is piped")?);
-    let mut executable = None;
-    for line in stdout.lines() {
-        executable = executable_in(&line?).or(executable);
-    }
-    let status = child.wait()?;
-    let _ = talk.join();
-    if !status.success() {
-        return Ok(None);
-    }
-    executable.map(Some).context("cargo built pp-train but named no executable")
+        .arg("--message-format=json-render-diagnostics");
+    let (found, executables) = mpsc::channel();
+    let hear = Hear {
+        stdout: Box::new(move |line| {
+            if let Some(executable) = executable_in(&String::from_utf8_lossy(&line)) {
+                let _ = found.send(executable);
+            }
+        }),
+        stderr: Box::new(forward_unless_fresh(voice.clone())),
+    };
+    // A build takes as long as it takes.
+    let status = helper::follow(&mut command, "cargo", None, signals, hear)?;
+    anyhow::ensure!(status.success(), "pp-train does not build with profile {profile}");
+    executables.try_iter().last().context("cargo built pp-train but named no executable")
 }
 
-/// Shows cargo's output as it comes, but nothing at all when there was nothing to build.
-fn forward_unless_fresh(stderr: impl Read) {
-    let mut stderr = BufReader::new(stderr);
-    let mut first = Vec::new();
-    let _ = stderr.read_until(b'\n', &mut first);
-    if String::from_utf8_lossy(&first).trim_start().starts_with("Finished") {
-        return;
+/// Shows cargo's lines as they come, but none at all when there was nothing to build.
+fn forward_unless_fresh(voice: Voice) -> impl FnMut(Vec<u8>) {
+    let mut is_fresh = None;
+    move |line| {
+        let line = String::from_utf8_lossy(&line).into_owned();
+        if !*is_fresh.get_or_insert_with(|| line.trim_start().starts_with("Finished")) {
+            voice.say(Stream::Stderr, line);
+        }
     }
-    let mut ours = std::io::stderr();
-    let _ = ours.write_all(&first);
-    let _ = std::io::copy(&mut stderr, &mut ours);
 }
 
 fn executable_in(message: &str) -> Option<PathBuf> {

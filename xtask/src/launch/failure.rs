@@ -1,12 +1,47 @@
-//! Which rank failed first, and how to say so.
+//! How a job ended that did not end well: which rank failed first, and how to say so.
 
+use std::fmt;
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 
 /// What a shell adds to a signal's number.
-pub(crate) const INTERRUPTED_BASE: i32 = 128;
+const INTERRUPTED_BASE: i32 = 128;
+/// Bad arguments, or a configuration that cannot run.
+const REFUSED: u8 = 2;
 /// A rank or peer was lost.
 const LOST: u8 = 3;
+
+/// An end with an exit code of its own. Any other error is a plain failure, which is 1.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    pub(crate) code: u8,
+    pub(crate) reason: String,
+}
+
+impl Ended {
+    pub(crate) fn refused(reason: impl Into<String>) -> Self {
+        Self { code: REFUSED, reason: reason.into() }
+    }
+
+    pub(crate) fn interrupted(signal: i32, when: &str) -> Self {
+        let code = u8::try_from(INTERRUPTED_BASE + signal).unwrap_or(1);
+        Self { code, reason: format!("interrupted by {}{when}", signal_name(signal)) }
+    }
+}
+
+impl fmt::Display for Ended {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.reason)
+    }
+}
+
+impl std::error::Error for Ended {}
+
+/// The words of a message on one line.
+pub(crate) fn on_one_line(message: &str) -> String {
+    let lines: Vec<&str> = message.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    lines.join(" ")
+}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum How {
@@ -36,11 +71,67 @@ pub(crate) struct RankEnd {
     pub(crate) last_error: Option<String>,
 }
 
-/// The rank whose failure explains the others.
+/// What a failure can be the cause of: each kind may bring about those below it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Kind {
+    /// Killed by a signal.
+    Killed,
+    /// Failed by itself.
+    Failed,
+    /// Waited in vain for another rank, which may be stuck and never fail.
+    Waited,
+    /// Lost a peer, and does not say which.
+    Lost,
+    /// Lost the peer that its line names.
+    LostPeer(usize),
+}
+
+/// The rank whose failure explains the others: by the kind of its failure, then by when it was seen.
 ///
-/// A rank that exits 3 lost a peer, so any other failure comes before it, even one that was seen a little later.
+/// When all of them only lost another, the one to be named is the one that the others lost.
 pub(crate) fn first(ends: &[RankEnd]) -> Option<&RankEnd> {
-    ends.iter().filter(|end| end.failed()).min_by_key(|end| (end.only_lost_a_peer(), end.look, end.rank))
+    let failed: Vec<&RankEnd> = ends.iter().filter(|end| end.failed()).collect();
+    let mut path = vec![*failed.iter().min_by_key(|end| (end.kind().order(), end.look, end.rank))?];
+    while let Some(Kind::LostPeer(peer)) = path.last().map(|end| end.kind()) {
+        // They may name each other in a ring, of which the earliest is as good as any.
+        if let Some(at) = path.iter().position(|end| end.rank == peer) {
+            return path[at..].iter().copied().min_by_key(|end| (end.look, end.rank));
+        }
+        match failed.iter().find(|end| end.rank == peer) {
+            Some(lost) => path.push(lost),
+            None => break,
+        }
+    }
+    path.pop()
+}
+
+impl Kind {
+    fn order(self) -> u8 {
+        match self {
+            Self::Killed => 0,
+            Self::Failed => 1,
+            Self::Waited => 2,
+            Self::Lost => 3,
+            Self::LostPeer(_) => 4,
+        }
+    }
+
+    /// By the reason that a rank gave which exited with [`LOST`].
+    fn of_loss(reason: &str) -> Self {
+        // What a lost peer reports may be that it waited; so this comes first.
+        if let Some(peer) = lost_peer(reason) {
+            return Self::LostPeer(peer);
+        }
+        let waited = ["did not complete within", "did not arrive", "was written to", "had not all left"];
+        if waited.iter().any(|text| reason.contains(text)) { Self::Waited } else { Self::Lost }
+    }
+}
+
+/// `... rank 2 is lost: ...` names 2.
+fn lost_peer(reason: &str) -> Option<usize> {
+    let (before, _) = reason.split_once(" is lost")?;
+    let (before, number) = before.rsplit_once(' ')?;
+    before.ends_with("rank").then(|| number.parse().ok()).flatten()
 }
 
 impl RankEnd {
@@ -48,14 +139,18 @@ impl RankEnd {
         !self.stopped && self.how != How::Code(0)
     }
 
-    fn only_lost_a_peer(&self) -> bool {
-        self.how == How::Code(LOST.into())
+    fn kind(&self) -> Kind {
+        match self.how {
+            How::Signal(_) => Kind::Killed,
+            How::Code(code) if code == i32::from(LOST) => self.last_error.as_deref().map_or(Kind::Lost, Kind::of_loss),
+            How::Code(_) => Kind::Failed,
+        }
     }
 
     pub(crate) fn exit_code(&self) -> u8 {
         match self.how {
             How::Signal(_) => LOST,
-            How::Code(code @ (1 | 2 | 3 | 130 | 143)) => code as u8,
+            How::Code(code @ (1 | 2 | 3 | 129 | 130 | 131 | 143)) => code as u8,
             // A panic, say. The contract knows one code for it.
             How::Code(_) => 1,
         }
@@ -123,6 +218,64 @@ mod tests {
     fn among_equals_the_earliest_and_then_the_lowest_rank_is_first() {
         assert_eq!(first_of(&[end(0, How::Code(1), 8), end(1, How::Signal(6), 7)]), Some(1));
         assert_eq!(first_of(&[end(2, How::Code(3), 7), end(1, How::Code(3), 7)]), Some(1));
+    }
+
+    /// The rank that is named for ranks that exit 3 with these lines, all seen at once; none for no line of its own.
+    fn first_by_lines(lines: &[(usize, Option<&str>)]) -> Option<usize> {
+        let lost = |&(rank, line): &(usize, Option<&str>)| RankEnd {
+            last_error: line.map(str::to_owned),
+            ..end(rank, How::Code(3), 1)
+        };
+        first_of(&lines.iter().map(lost).collect::<Vec<_>>())
+    }
+
+    const DEADLINE: Option<&str> =
+        Some("rank 2, step 4, action 7 (wait): the receive from rank 3 of B0 did not complete within 5s");
+    const MISSING: Option<&str> = Some("rank 3 of 4 did not arrive within 5s");
+    const BARRIER: Option<&str> = Some("barrier 3 did not complete within 5s: rank 3 did not arrive");
+    const TOLD: Option<&str> = Some("rank 2 is lost: it says that the send did not complete within 5s");
+
+    #[test]
+    fn a_rank_that_waited_in_vain_comes_before_those_that_lost_it() {
+        for waited in [DEADLINE, MISSING, BARRIER] {
+            let lines = [(0, Some("rank 1 is lost: gone")), (1, TOLD), (2, waited)];
+            assert_eq!(first_by_lines(&lines), Some(2), "{waited:?}");
+        }
+        assert_eq!(first_by_lines(&[(0, None), (1, DEADLINE)]), Some(1));
+        assert_eq!(first_by_lines(&[(0, TOLD), (1, None)]), Some(1));
+    }
+
+    #[test]
+    fn when_all_have_only_lost_another_the_one_that_they_lost_is_named() {
+        let lost = ["rank 0 is lost", "rank 1 is lost", "step 3: rank 2 is lost: closed", "rank 3 is lost"].map(Some);
+        let cases = [
+            (vec![(0, lost[1]), (1, lost[2]), (2, lost[3])], 2),
+            (vec![(0, lost[2]), (1, lost[2]), (2, lost[1])], 1),
+            (vec![(0, lost[1]), (1, lost[2])], 1),
+            (vec![(2, lost[3]), (3, lost[2])], 2),
+            (vec![(1, lost[1])], 1),
+        ];
+        for (lines, expected) in cases {
+            assert_eq!(first_by_lines(&lines), Some(expected), "{lines:?}");
+        }
+        // Of another kind is named first, whenever it was seen.
+        let ends =
+            [RankEnd { last_error: lost[1].map(str::to_owned), ..end(0, How::Code(3), 1) }, end(2, How::Code(2), 9)];
+        assert_eq!(first_of(&ends), Some(2));
+    }
+
+    #[test]
+    fn kinds_come_in_the_order_in_which_they_bring_about_each_other() {
+        assert_eq!(first_of(&[end(0, How::Code(1), 1), end(1, How::Signal(9), 2), end(2, How::Code(2), 1)]), Some(1));
+        assert_eq!(first_of(&[end(0, How::Code(3), 1), end(1, How::Code(101), 2)]), Some(1));
+    }
+
+    #[test]
+    fn lost_peers_are_read_from_lines() {
+        assert_eq!(lost_peer("rank 0, step 1, action 2 (x): rank 12 is lost: gone"), Some(12));
+        for other in ["rank x is lost", "the rank is lost", "rank 1 was lost", " is lost", ""] {
+            assert_eq!(lost_peer(other), None, "{other}");
+        }
     }
 
     #[test]

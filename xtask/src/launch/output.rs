@@ -1,33 +1,22 @@
-//! The ranks' lines, each written whole and with its rank in front.
+//! The ranks' lines, each passed on whole and with its rank in front.
 
-use std::io::{self, BufRead, BufReader, IsTerminal, Read, Write};
+use std::io::{BufRead, BufReader, Read};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use indicatif::ProgressBar;
-
 use super::failure::as_error;
-use super::progress::{self, Iteration};
+use super::progress::Iteration;
+use super::voice::{Stream, Voice};
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stream {
-    Stdout,
-    Stderr,
-}
+/// A longer line is passed on in parts.
+const MAX_LINE: u64 = 64 << 10;
 
 /// Where all ranks' lines meet; shared by one reading thread per stream of each rank.
 pub(crate) struct Output {
     /// Digits of the highest rank, so that the lines stand in a column.
     width: usize,
-    /// A bar in place of rank 0's iteration lines.
-    draws_bar: bool,
-    shared: Mutex<Shared>,
-}
-
-struct Shared {
-    bar: Option<ProgressBar>,
-    /// Nobody reads our output any more.
-    closed: bool,
-    last_words: Vec<LastWords>,
+    voice: Voice,
+    /// By rank. Held for no longer than it takes to note a line: the supervisor asks for it too.
+    last_words: Mutex<Vec<LastWords>>,
 }
 
 /// What a rank said last on its stderr.
@@ -39,13 +28,9 @@ struct LastWords {
 }
 
 impl Output {
-    pub(crate) fn new(n_ranks: usize) -> Self {
-        Self {
-            width: n_ranks.saturating_sub(1).to_string().len(),
-            // A redirected stdout is to hold the iteration lines.
-            draws_bar: io::stdout().is_terminal() && io::stderr().is_terminal(),
-            shared: Mutex::new(Shared { bar: None, closed: false, last_words: vec![LastWords::default(); n_ranks] }),
-        }
+    pub(crate) fn new(n_ranks: usize, voice: Voice) -> Self {
+        let width = n_ranks.saturating_sub(1).to_string().len();
+        Self { width, voice, last_words: Mutex::new(vec![LastWords::default(); n_ranks]) }
     }
 
     /// Passes on one stream of `rank` until it ends.
@@ -53,7 +38,7 @@ impl Output {
         let mut pipe = BufReader::new(pipe);
         let mut line = Vec::new();
         // A read error is the end too: the rank is gone or going.
-        while pipe.read_until(b'\n', &mut line).is_ok_and(|n_bytes| n_bytes > 0) {
+        while pipe.by_ref().take(MAX_LINE).read_until(b'\n', &mut line).is_ok_and(|n_bytes| n_bytes > 0) {
             self.line(rank, stream, &String::from_utf8_lossy(&line));
             line.clear();
         }
@@ -61,56 +46,24 @@ impl Output {
 
     fn line(&self, rank: usize, stream: Stream, line: &str) {
         let line = line.trim_end_matches(['\n', '\r']);
-        let mut shared = self.lock();
         if stream == Stream::Stderr {
-            shared.last_words[rank].hear(line);
+            self.last_words()[rank].hear(line);
         }
-        let may_advance = rank == 0 && stream == Stream::Stdout && self.draws_bar;
-        if let Some(iteration) = Iteration::parse(line).filter(|_| may_advance) {
-            return shared.advance(&iteration);
+        let text = prefixed(rank, self.width, line);
+        if rank == 0 && stream == Stream::Stdout && Iteration::parse(line).is_some() {
+            self.voice.iteration(line, text);
+        } else {
+            self.voice.say(stream, text);
         }
-        let prefixed = prefixed(rank, self.width, line);
-        let write = || match stream {
-            Stream::Stdout => io::stdout().lock().write_all(prefixed.as_bytes()),
-            Stream::Stderr => io::stderr().lock().write_all(prefixed.as_bytes()),
-        };
-        let written = match &shared.bar {
-            Some(bar) => bar.suspend(write),
-            None => write(),
-        };
-        shared.closed |= written.is_err_and(|error| error.kind() == io::ErrorKind::BrokenPipe);
-    }
-
-    pub(crate) fn is_closed(&self) -> bool {
-        self.lock().closed
     }
 
     /// The reason that `rank` gave last.
     pub(crate) fn last_error(&self, rank: usize) -> Option<String> {
-        self.lock().last_words[rank].last()
+        self.last_words()[rank].last()
     }
 
-    /// Leaves the bar as it stands, so that what is written next does not run into it.
-    pub(crate) fn finish(&self) {
-        if let Some(bar) = self.lock().bar.take() {
-            bar.abandon();
-        }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Shared> {
-        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Shared {
-    fn advance(&mut self, iteration: &Iteration<'_>) {
-        let bar = self.bar.get_or_insert_with(|| progress::bar(iteration.total));
-        bar.set_length(iteration.total);
-        bar.set_position(iteration.done);
-        bar.set_message(iteration.figures.to_string());
-        if iteration.done == iteration.total {
-            bar.abandon();
-        }
+    fn last_words(&self) -> MutexGuard<'_, Vec<LastWords>> {
+        self.last_words.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

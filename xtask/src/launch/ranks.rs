@@ -10,16 +10,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use signal_hook::consts::{SIGINT, SIGTERM};
-use signal_hook::iterator::Signals;
 
-use super::env;
-use super::failure::RankEnd;
-use super::output::{Output, Stream};
-use super::scratch::ScratchDir;
+use super::env::World;
+use super::failure::{self, Ended, RankEnd};
+use super::output::Output;
+use super::signals::{LOOK_EVERY, Signals};
+use super::voice::{Stream, Voice};
 
-/// How often the ranks are looked at. std cannot wait for whichever of several children ends first.
-const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// How long after the first failure others may still fail by themselves, which tells the cause from what followed.
 const GRACE: Duration = Duration::from_millis(500);
 /// How long ranks may take to end when the launcher is interrupted.
@@ -30,64 +27,58 @@ const DRAIN: Duration = Duration::from_secs(2);
 pub(crate) struct Job<'a> {
     pub(crate) binary: &'a Path,
     pub(crate) flags: &'a [OsString],
-    pub(crate) n_ranks: usize,
-}
-
-pub(crate) struct Ending {
-    pub(crate) ranks: Vec<RankEnd>,
-    /// The signal that ended the launcher.
-    pub(crate) interrupted: Option<i32>,
-    /// The job was ended because nobody reads its output.
-    pub(crate) output_closed: bool,
+    pub(crate) world: World<'a>,
+    pub(crate) signals: &'a Signals,
+    pub(crate) voice: &'a Voice,
 }
 
 impl Job<'_> {
-    /// Starts every rank and waits until all have ended and all they wrote is passed on.
-    pub(crate) fn run(&self) -> anyhow::Result<Ending> {
-        // Caught before there is anything to clean up.
-        let signals = catch_signals()?;
-        let scratch = ScratchDir::new().context("cannot make a temporary directory")?;
-        let output = Arc::new(Output::new(self.n_ranks));
+    /// Starts every rank and waits until all have ended and all they wrote is passed on; an error is what ended them.
+    pub(crate) fn run(&self) -> anyhow::Result<()> {
+        let n_ranks = self.world.n_ranks;
+        let output = Arc::new(Output::new(n_ranks, self.voice.clone()));
         // Each reading thread holds a sender: the channel is closed when all have reached the end.
         let (reading, drained) = mpsc::channel();
         let mut ranks = Ranks::default();
-        for rank in 0..self.n_ranks {
-            let mut child = self.start(rank, scratch.path()).with_context(|| format!("cannot start rank {rank}"))?;
+        for rank in 0..n_ranks {
+            let mut child = self.start(rank).with_context(|| format!("cannot start rank {rank}"))?;
             read(rank, &mut child, &output, &reading);
             ranks.add(child);
         }
         drop(reading);
-        let interrupted = ranks.wait(&signals, &output)?;
-        let _: Result<Infallible, RecvTimeoutError> = drained.recv_timeout(DRAIN);
-        output.finish();
-        Ok(Ending { ranks: ranks.ends(&output), interrupted, output_closed: output.is_closed() })
+        let interrupted = ranks.wait(self.signals, self.voice)?;
+        let is_good = interrupted.is_none() && ranks.0.iter().all(|process| !process.failed());
+        let interrupted = interrupted.or(self.drain(&drained, is_good));
+        if let Some(signal) = interrupted {
+            return Err(Ended::interrupted(signal, "; all ranks were stopped").into());
+        }
+        match failure::first(&ranks.ends(&output)) {
+            Some(first) => Err(Ended { code: first.exit_code(), reason: first.describe(n_ranks) }.into()),
+            None => Ok(()),
+        }
     }
 
-    fn start(&self, rank: usize, scratch: &Path) -> std::io::Result<Child> {
-        Command::new(self.binary)
-            .args(self.flags)
-            .env(env::RANK, rank.to_string())
-            .env(env::WORLD_SIZE, self.n_ranks.to_string())
-            .env(env::RENDEZVOUS_FILE, scratch.join("rank0"))
-            .env(env::STDIN_GUARD, "1")
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-    }
-}
-
-fn catch_signals() -> anyhow::Result<Receiver<i32>> {
-    let mut signals = Signals::new([SIGINT, SIGTERM]).context("cannot watch for signals")?;
-    let (send, receive) = mpsc::channel();
-    thread::spawn(move || {
-        for signal in signals.forever() {
-            if send.send(signal).is_err() {
-                break;
+    /// Waits for the ranks' last lines; those of a good job for as long as they wait for the reader and no signal comes.
+    fn drain(&self, drained: &Receiver<Infallible>, is_good: bool) -> Option<i32> {
+        let mut deadline = Instant::now() + DRAIN;
+        while let Err(RecvTimeoutError::Timeout) = drained.recv_timeout(LOOK_EVERY) {
+            if is_good && self.voice.is_held_up() {
+                deadline = Instant::now() + DRAIN;
+            }
+            let signal = self.signals.within(Duration::ZERO);
+            if signal.is_some() || Instant::now() >= deadline {
+                return signal;
             }
         }
-    });
-    Ok(receive)
+        None
+    }
+
+    fn start(&self, rank: usize) -> std::io::Result<Child> {
+        let mut command = Command::new(self.binary);
+        command.args(self.flags).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        self.world.tell(&mut command, rank);
+        command.spawn()
+    }
 }
 
 fn read(rank: usize, child: &mut Child, output: &Arc<Output>, reading: &Sender<Infallible>) {
@@ -130,11 +121,11 @@ impl Ranks {
     }
 
     /// Returns when every rank has ended, with the signal that the launcher got, if any.
-    fn wait(&mut self, signals: &Receiver<i32>, output: &Output) -> anyhow::Result<Option<i32>> {
+    fn wait(&mut self, signals: &Signals, voice: &Voice) -> anyhow::Result<Option<i32>> {
         let mut interrupted = None;
         let mut kill_at = None;
         for look in 0.. {
-            if let Ok(signal) = signals.recv_timeout(LOOK_EVERY) {
+            if let Some(signal) = signals.within(LOOK_EVERY) {
                 // Asked a second time, the user does not want to wait.
                 let patience = if interrupted.is_none() { PATIENCE } else { Duration::ZERO };
                 kill_at = Some(Instant::now() + patience);
@@ -144,7 +135,7 @@ impl Ranks {
             if self.look(look)? {
                 break;
             }
-            if kill_at.is_none() && output.is_closed() {
+            if kill_at.is_none() && voice.failed() {
                 kill_at = Some(Instant::now());
             }
             if kill_at.is_none() && self.0.iter().any(RankProcess::failed) {
@@ -155,7 +146,7 @@ impl Ranks {
             }
         }
         // A Ctrl-C reaches the ranks as well, and the last of them may be quicker than the news of it.
-        Ok(interrupted.or_else(|| signals.try_recv().ok()))
+        Ok(interrupted.or_else(|| signals.within(Duration::ZERO)))
     }
 
     /// Notes which ranks have ended; true when all have.

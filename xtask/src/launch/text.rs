@@ -5,16 +5,24 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 use anyhow::{Context, bail};
 use serde_json::Value;
 
+use super::failure::Ended;
+use super::helper;
+use super::signals::Signals;
+use super::voice::{Stream, Voice};
 use crate::workspace::{cargo, rust_files};
 
 /// Direct dependencies of the workspace's binaries, so `Cargo.lock` has them and a build has downloaded them.
 const PACKAGES: [&str; 3] = ["clap_builder", "indicatif", "rayon"];
 /// Room for all three today; a bound on what a later version may bring.
 const MAX_BYTES: usize = 4 << 20;
+
+/// How long cargo may take, which may have to download something.
+const LIMIT: Duration = Duration::from_secs(120);
 
 /// A package as cargo has unpacked it.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -25,28 +33,37 @@ struct Package {
 }
 
 /// Writes the text, says where it comes from, and returns its path.
-pub(crate) fn write_default() -> anyhow::Result<PathBuf> {
-    let metadata = metadata()?;
+pub(crate) fn write_default(signals: &Signals, voice: &Voice) -> anyhow::Result<PathBuf> {
+    write(signals, voice).map_err(|error| match error.is::<Ended>() {
+        // Interrupted: the text is not to blame.
+        true => error,
+        false => error.context("no default text; give one with --data FILE, or train with --mock-data"),
+    })
+}
+
+fn write(signals: &Signals, voice: &Voice) -> anyhow::Result<PathBuf> {
+    let metadata = metadata(signals)?;
     let packages = packages(&metadata)?;
     let text = text(&packages)?;
     let target = metadata["target_directory"].as_str().context("cargo metadata names no target directory")?;
     let names: Vec<String> = packages.iter().map(|p| format!("{}-{}", p.name, p.version)).collect();
     let path = Path::new(target).join("pp-data").join(format!("{}.txt", names.join("+")));
     write_atomically(&path, &text).with_context(|| format!("cannot write {}", path.display()))?;
-    println!("data: Rust sources of {}, {} bytes ({})", names.join(", "), text.len(), path.display());
+    let origin = format!("data: Rust sources of {}, {} bytes ({})\n", names.join(", "), text.len(), path.display());
+    voice.say(Stream::Stdout, origin);
     Ok(path)
 }
 
 /// What cargo knows of the packages built for this machine: those are sure to be downloaded.
-fn metadata() -> anyhow::Result<Value> {
+fn metadata(signals: &Signals) -> anyhow::Result<Value> {
     let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
-    let version = Command::new(rustc).arg("-vV").output().context("cannot start rustc")?;
+    let version = helper::output(Command::new(rustc).arg("-vV"), "rustc", Some(LIMIT), signals)?;
     let version = String::from_utf8_lossy(&version.stdout);
     let host = version.lines().find_map(|line| line.strip_prefix("host: ")).context("rustc -vV names no host")?;
     let ask = |network: &[&str]| {
         let mut command = cargo();
         command.args(["metadata", "--format-version", "1", "--locked", "--filter-platform", host]).args(network);
-        command.output().context("cannot start cargo metadata")
+        helper::output(&mut command, "cargo metadata", Some(LIMIT), signals)
     };
     let mut answer = ask(&["--offline"])?;
     if !answer.status.success() {
@@ -54,7 +71,7 @@ fn metadata() -> anyhow::Result<Value> {
     }
     if !answer.status.success() {
         let stderr = String::from_utf8_lossy(&answer.stderr);
-        bail!("cargo metadata failed, so there is no default text; give one with --data FILE: {}", stderr.trim());
+        bail!("cargo metadata failed: {}", stderr.trim());
     }
     Ok(serde_json::from_slice(&answer.stdout)?)
 }
@@ -66,7 +83,7 @@ fn packages(metadata: &Value) -> anyhow::Result<Vec<Package>> {
     // Of several versions, the lowest: which one matters less than that it is always the same.
     found.dedup_by(|later, kept| later.name == kept.name);
     if found.is_empty() {
-        bail!("none of {} is a locked dependency; give a text with --data FILE", PACKAGES.join(", "));
+        bail!("none of {} is a locked dependency", PACKAGES.join(", "));
     }
     Ok(found)
 }
@@ -174,7 +191,7 @@ mod tests {
 
     #[test]
     fn this_workspaces_text_is_the_same_every_time_and_long_enough() {
-        let packages = packages(&metadata().unwrap()).unwrap();
+        let packages = packages(&metadata(&Signals::catch().unwrap()).unwrap()).unwrap();
         assert_eq!(packages.len(), PACKAGES.len());
         let once = text(&packages).unwrap();
         assert_eq!(once, text(&packages).unwrap());
