@@ -73,7 +73,7 @@ mod round;
 mod wire;
 
 pub use control::{Control, MAX_COLLECTIVE_BYTES};
-pub use endpoint::{DEFAULT_DEADLINE, Endpoint, RecvTicket, SendTicket};
+pub use endpoint::{Endpoint, RecvTicket, SendTicket};
 pub use error::{Collective, CommError, Operation};
 
 pub use executor::{ExecError, ExecFault, StageCompute, StepReport, Task, execute};
