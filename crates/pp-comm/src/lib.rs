@@ -80,5 +80,6 @@ pub use executor::{ExecError, ExecFault, StageCompute, StepReport, Task, execute
 pub use member::{Member, MemoryBuilder, MemorySpec, memory_fabric};
 pub use message::{Boundary, Buffer, BufferError, DType, Envelope, HeaderError, MAX_DIMS, MAX_MESSAGE_BYTES};
 pub use rendezvous::{
-    Host, HostSpec, JoinSpec, Joined, Refusal, RendezvousError, await_address, join, publish_address,
+    Host, HostAddress, HostSpec, JoinSpec, Joined, Refusal, RendezvousError, await_address, clear_address, join,
+    peek_address, publish_address, withdraw_address,
 };

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`args`] | what was typed |
 //! | `config`, `layers`, `lr`, `world`, `invalid` | what was validated, and what is said of what is not: [`TrainConfig`], which stage has which layers, the learning rates, this process's [`Place`] |
+//! | `files` | that what is written can be, and overwrites nothing else that is named |
 //! | `data` | [`Text`]: bytes as tokens, training windows, validation windows |
 //! | `programs` | [`Programs`] of training and validation, and that they are part of what was [proved](prove) |
 //! | `optimizer`, `sync` | AdamW; what ranks tell each other after a step's backwards |
@@ -24,6 +25,7 @@ mod config;
 mod data;
 mod eval;
 mod failure;
+mod files;
 mod invalid;
 mod layers;
 mod lr;

@@ -27,7 +27,8 @@ pub fn train(
 ) -> Result<Outcome> {
     let mut trainer = Trainer::new(config, text, programs, member)?;
     let initial_fingerprint = sync::weights_fingerprint(&mut trainer.member.control, &trainer.stage)?;
-    let mut iterations = Vec::with_capacity(config.train_iters as usize);
+    report.start()?;
+    let mut iterations = Vec::new();
     let mut validations = Vec::new();
     let mut figures = RankFigures::default();
     for iteration in 0..config.train_iters {
