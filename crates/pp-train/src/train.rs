@@ -70,7 +70,7 @@ pub fn train(
 }
 
 fn validate(trainer: &mut Trainer<'_>, iteration: u32, report: &mut Report) -> Result<ValidationRecord> {
-    let record = ValidationRecord { iteration, validation_loss: eval::validate(trainer)? };
+    let record = ValidationRecord { iteration, validation_loss: eval::validate(trainer, iteration)? };
     report.validation(&record)?;
     Ok(record)
 }
