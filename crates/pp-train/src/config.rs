@@ -72,10 +72,11 @@ impl TrainConfig {
     /// # Errors
     /// [`Invalid`], for the first thing that makes no run.
     pub fn new(args: &Args) -> Result<Self, Invalid> {
-        Self::check(args).map_err(|refusal| refusal.advise(args, |args| Self::check(args).is_ok()))
+        Self::check(args, footprint::ALL)
+            .map_err(|refusal| refusal.advise(args, |args| Self::check(args, footprint::ADVISED).is_ok()))
     }
 
-    fn check(args: &Args) -> Result<Self, Refusal> {
+    fn check(args: &Args, share_of_memory: f64) -> Result<Self, Refusal> {
         check_sizes(args)?;
         check_not_there_yet(args)?;
         let spec = ScheduleSpec {
@@ -111,7 +112,7 @@ impl TrainConfig {
             dry_run: args.dry_run,
             place,
         };
-        footprint::check(config.sizes())?;
+        footprint::check(config.sizes(), share_of_memory)?;
         Ok(config)
     }
 

@@ -14,6 +14,10 @@ const PER_PARAMETER: f64 = 4.0 * FLOAT;
 const PER_TOKEN: f64 = (size_of::<u32>() + size_of::<i64>()) as f64;
 /// What is taken for the machine's memory where the system does not tell it: 1 TiB.
 const ASSUMED_MEMORY: f64 = (1_u64 << 40) as f64;
+/// The share of memory beyond which a run is refused, as it cannot fit.
+pub(crate) const ALL: f64 = 1.0;
+/// The share that is advised: kernels and the system need some as well.
+pub(crate) const ADVISED: f64 = 0.75;
 /// What is advised where changing one size alone does not do.
 const OTHERWISE: &str = "; use smaller ones";
 const GIB: f64 = (1 << 30) as f64;
@@ -56,10 +60,10 @@ impl Footprint {
     }
 }
 
-/// Refuses sizes that would fail only once the ranks have started.
-pub(crate) fn check(sizes: Sizes<'_>) -> Result<(), Refusal> {
+/// Refuses sizes that would fail only once the ranks have started. A run may take this share of the memory there is.
+pub(crate) fn check(sizes: Sizes<'_>, share: f64) -> Result<(), Refusal> {
     check_message(sizes)?;
-    check_memory(sizes, memory().unwrap_or(ASSUMED_MEMORY))
+    check_memory(sizes, share * memory().unwrap_or(ASSUMED_MEMORY))
 }
 
 fn check_message(sizes: Sizes<'_>) -> Result<(), Refusal> {
