@@ -179,12 +179,6 @@ pub enum CommError {
         /// Ranks there are.
         n_ranks: u32,
     },
-    /// A ticket of another endpoint.
-    #[error("{operation} was not posted at this endpoint")]
-    UnknownTicket {
-        /// What the ticket is for.
-        operation: Operation,
-    },
     /// A buffer that cannot be.
     #[error(transparent)]
     Buffer(#[from] BufferError),

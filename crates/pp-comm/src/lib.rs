@@ -73,12 +73,13 @@ mod round;
 mod wire;
 
 pub use control::{Control, MAX_COLLECTIVE_BYTES};
-pub use endpoint::{DEFAULT_DEADLINE, Endpoint, RecvTicket, SendTicket};
+pub use endpoint::{Endpoint, RecvTicket, SendTicket};
 pub use error::{Collective, CommError, Operation};
 
 pub use executor::{ExecError, ExecFault, StageCompute, StepReport, Task, execute};
 pub use member::{Member, MemoryBuilder, MemorySpec, memory_fabric};
 pub use message::{Boundary, Buffer, BufferError, DType, Envelope, HeaderError, MAX_DIMS, MAX_MESSAGE_BYTES};
 pub use rendezvous::{
-    Host, HostSpec, JoinSpec, Joined, Refusal, RendezvousError, await_address, join, publish_address,
+    Host, HostAddress, HostSpec, JoinSpec, Joined, Refusal, RendezvousError, await_address, clear_address, join,
+    peek_address, publish_address, withdraw_address,
 };

@@ -133,19 +133,9 @@ impl GptChunk {
         self.embedding.as_ref()
     }
 
-    /// The token embedding, to change.
-    pub fn embedding_mut(&mut self) -> Option<&mut Embedding> {
-        self.embedding.as_mut()
-    }
-
     /// The head, of the last stage.
     pub fn head(&self) -> Option<&Head> {
         self.head.as_ref()
-    }
-
-    /// The head, to change.
-    pub fn head_mut(&mut self) -> Option<&mut Head> {
-        self.head.as_mut()
     }
 
     /// Runs forward and keeps what the backward needs. `input` is the activation of the stage before; the first stage

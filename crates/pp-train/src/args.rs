@@ -2,7 +2,10 @@
 
 use std::path::PathBuf;
 
-use clap::Parser;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{CommandFactory, Parser};
+
+const DEFAULT_MICROBATCHES: u32 = 8;
 
 const EXIT_CODES: &str = "\
 Exit codes:
@@ -39,7 +42,7 @@ pub struct Args {
     #[arg(visible_alias = "microbatch-group-size-per-virtual-pipeline-stage")]
     pub group_size: Option<u32>,
 
-    /// Interleaved with any number of microbatches, at the price of bubbles
+    /// Interleaved with any number of microbatches, at the price of bubbles (no other schedule needs it)
     #[arg(long, help_heading = "Pipeline")]
     pub allow_bubbles: bool,
 
@@ -48,7 +51,7 @@ pub struct Args {
     pub gpipe_backward: Option<String>,
 
     /// Layers of each stage, such as 2,2,3,1, or auto to balance their cost [default: as many on each]
-    #[arg(long, value_name = "COUNTS", help_heading = "Layers")]
+    #[arg(long, value_name = "COUNTS", allow_hyphen_values = true, help_heading = "Layers")]
     pub layer_split: Option<String>,
 
     /// What stands on each stage, in Megatron's form: E embedding, t layer, L loss, such as "Et*2|(t|)*3,L"
@@ -215,10 +218,35 @@ impl Args {
     pub fn from_words<'a>(words: impl IntoIterator<Item = &'a str>) -> Result<Self, clap::Error> {
         Self::try_parse_from(std::iter::once("pp-train").chain(words))
     }
+    /// Microbatches per step, unless the batch size says otherwise.
+    pub(crate) fn microbatches(&self) -> u32 {
+        self.microbatches.unwrap_or(DEFAULT_MICROBATCHES)
+    }
+
+    /// The size that a flag gives, to change.
+    pub(crate) fn size_mut(&mut self, flag: &str) -> Option<&mut u32> {
+        Some(match flag {
+            "--microbatches" => self.microbatches.get_or_insert(DEFAULT_MICROBATCHES),
+            "--global-batch-size" => self.global_batch_size.as_mut()?,
+            "--micro-batch-size" => &mut self.micro_batch_size,
+            "--seq-length" => &mut self.seq_length,
+            "--hidden-size" => &mut self.hidden_size,
+            "--num-layers" => &mut self.num_layers,
+            "--num-heads" => &mut self.num_heads,
+            _ => return None,
+        })
+    }
 }
+
+/// Flags of whole numbers that may be 0.
+const FROM_ZERO: [&str; 5] =
+    ["seed", "lr-warmup-iters", "rank", "decoder-first-pipeline-num-layers", "decoder-last-pipeline-num-layers"];
 
 /// Clap's error as one line, without its `error: ` and its hints on usage.
 pub fn one_line(error: &clap::Error) -> String {
+    if let Some(line) = no_number(error) {
+        return line;
+    }
     let text = error.to_string();
     let told = text.split("\n\nUsage:").next().unwrap_or_default();
     let told = told.split("\n\nFor more information").next().unwrap_or_default();
@@ -226,4 +254,27 @@ pub fn one_line(error: &clap::Error) -> String {
     let words: Vec<&str> = told.split_whitespace().collect();
     let line = words.join(" ");
     line.strip_prefix("error: ").unwrap_or(&line).to_owned()
+}
+
+/// What is said of a value that is no number, or none that the flag can hold.
+fn no_number(error: &clap::Error) -> Option<String> {
+    let text = |kind| match error.get(kind) {
+        Some(ContextValue::String(text)) => Some(text.as_str()),
+        _ => None,
+    };
+    if error.kind() != ErrorKind::ValueValidation {
+        return None;
+    }
+    let (name, value) = (text(ContextKind::InvalidArg)?, text(ContextKind::InvalidValue)?);
+    let flag = name.split_whitespace().next()?.strip_prefix("--")?;
+    let command = Args::command();
+    let arg = command.get_arguments().find(|arg| arg.get_long() == Some(flag))?;
+    let variable = arg.get_env().map_or_else(String::new, |name| format!(" ({})", name.to_string_lossy()));
+    let kind = arg.get_value_parser().type_id();
+    if kind == std::any::TypeId::of::<f64>() {
+        return Some(format!("--{flag}{variable} `{value}` is not a number"));
+    }
+    let most = if kind == std::any::TypeId::of::<u64>() { u64::MAX } else { u32::MAX.into() };
+    let least = u8::from(!FROM_ZERO.contains(&flag));
+    Some(format!("--{flag}{variable} `{value}` is not a whole number of at least {least} and at most {most}"))
 }

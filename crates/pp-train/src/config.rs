@@ -8,14 +8,16 @@ use pp_model::{GptConfig, GptOptions};
 use pp_schedule::{GPipeBackward, LayerPartition, ScheduleConfig, ScheduleKind, ScheduleSpec};
 
 use crate::args::Args;
+use crate::batch::{microbatches, schedule};
+use crate::footprint::{self, Sizes};
 use crate::invalid::{Invalid, refuse};
 use crate::lr::LrSchedule;
+use crate::nearest::{Refusal, Try};
 use crate::world::Place;
 
 /// The number of tokens: bytes.
 pub const VOCAB: usize = 256;
 
-const DEFAULT_MICROBATCHES: u32 = 8;
 const MAX_SIZE: u32 = 1 << 16;
 const MAX_THREADS: u32 = 1024;
 const MAX_TIMEOUT: f64 = 1e6;
@@ -70,6 +72,11 @@ impl TrainConfig {
     /// # Errors
     /// [`Invalid`], for the first thing that makes no run.
     pub fn new(args: &Args) -> Result<Self, Invalid> {
+        Self::check(args, footprint::ALL)
+            .map_err(|refusal| refusal.advise(args, |args| Self::check(args, footprint::ADVISED).is_ok()))
+    }
+
+    fn check(args: &Args, share_of_memory: f64) -> Result<Self, Refusal> {
         check_sizes(args)?;
         check_not_there_yet(args)?;
         let spec = ScheduleSpec {
@@ -83,18 +90,10 @@ impl TrainConfig {
             forward_only: false,
         };
         let schedule = schedule(args, &spec)?;
-        let model = GptConfig::new(GptOptions {
-            vocab: VOCAB,
-            seq_len: args.seq_length as usize,
-            hidden: args.hidden_size as usize,
-            n_layers: args.num_layers as usize,
-            n_heads: args.num_heads as usize,
-            tied: !args.untie,
-            ..GptOptions::default()
-        })?;
+        let model = model(args)?;
         let layers = crate::layers::partition(args, &model, schedule.placement())?;
         let place = Place::new(args)?;
-        Ok(Self {
+        let config = Self {
             schedule,
             layers,
             model,
@@ -112,7 +111,15 @@ impl TrainConfig {
             metrics: args.metrics.clone(),
             dry_run: args.dry_run,
             place,
-        })
+        };
+        footprint::check(config.sizes(), share_of_memory)?;
+        Ok(config)
+    }
+
+    /// What decides how much the run needs.
+    pub(crate) fn sizes(&self) -> Sizes<'_> {
+        let Self { schedule, layers, model, micro_batch_size, .. } = self;
+        Sizes { schedule, layers, model, micro_batch_size: *micro_batch_size }
     }
 
     /// Sequences of one step.
@@ -154,7 +161,7 @@ impl TrainConfig {
     }
 }
 
-fn check_sizes(args: &Args) -> Result<(), Invalid> {
+fn check_sizes(args: &Args) -> Result<(), Refusal> {
     let sizes = [
         ("--micro-batch-size", Some(args.micro_batch_size)),
         ("--global-batch-size", args.global_batch_size),
@@ -179,7 +186,8 @@ fn check_sizes(args: &Args) -> Result<(), Invalid> {
     }
     for (flag, size) in sizes {
         if let Some(size) = size.filter(|&size| size > MAX_SIZE) {
-            refuse!("{flag} {size} is too large, at most {MAX_SIZE}");
+            let rule = format!("{flag} {size} is too large, at most {MAX_SIZE}");
+            return Err(Refusal::new(rule, [Try::To(flag, MAX_SIZE.into())]));
         }
     }
     Ok(())
@@ -198,45 +206,22 @@ fn check_not_there_yet(args: &Args) -> Result<(), Invalid> {
     }
 }
 
-/// Microbatches per step, by whichever of the two flags is given.
-fn microbatches(args: &Args) -> Result<u32, Invalid> {
-    let micro = args.micro_batch_size;
-    let Some(global) = args.global_batch_size else {
-        return Ok(args.microbatches.unwrap_or(DEFAULT_MICROBATCHES));
-    };
-    if !global.is_multiple_of(micro) {
-        let below = global / micro * micro;
-        let above = below + micro;
-        let nearest = if below == 0 { above.to_string() } else { format!("{below} or {above}") };
-        refuse!(
-            "--global-batch-size {global} is not divisible by --micro-batch-size {micro}; nearest that works: \
-             --global-batch-size {nearest}, or --micro-batch-size {}",
-            nearest_divisor(global, micro)
-        );
-    }
-    let microbatches = global / micro;
-    if let Some(given) = args.microbatches.filter(|&given| given != microbatches) {
-        refuse!(
-            "--microbatches {given} disagrees with --global-batch-size {global}, which is {microbatches} microbatches \
-             of --micro-batch-size {micro}; leave one of them out, or use --global-batch-size {}",
-            u64::from(given) * u64::from(micro)
-        );
-    }
-    Ok(microbatches)
-}
-
-/// The divisor of `value` nearest to `wanted`, the smaller of two equally near.
-fn nearest_divisor(value: u32, wanted: u32) -> u32 {
-    (1..=value).filter(|&by| value.is_multiple_of(by)).min_by_key(|&by| (by.abs_diff(wanted), by)).unwrap_or(1)
-}
-
-fn schedule(args: &Args, spec: &ScheduleSpec) -> Result<ScheduleConfig, Invalid> {
-    ScheduleConfig::new(spec).map_err(|error| match args.global_batch_size {
-        Some(global) => Invalid(format!(
-            "--global-batch-size {global} is {} microbatches of --micro-batch-size {}: {error}",
-            spec.microbatches, args.micro_batch_size
-        )),
-        None => error.into(),
+fn model(args: &Args) -> Result<GptConfig, Refusal> {
+    let model = GptConfig::new(GptOptions {
+        vocab: VOCAB,
+        seq_len: args.seq_length as usize,
+        hidden: args.hidden_size as usize,
+        n_layers: args.num_layers as usize,
+        n_heads: args.num_heads as usize,
+        tied: !args.untie,
+        ..GptOptions::default()
+    });
+    model.map_err(|error| match error {
+        pp_model::ConfigError::HeadsDoNotDivide { hidden, n_heads, nearest_hidden, nearest_heads } => Refusal::new(
+            format!("--hidden-size {hidden} is not divisible by --num-heads {n_heads}"),
+            [Try::To("--hidden-size", nearest_hidden as u64), Try::To("--num-heads", nearest_heads as u64)],
+        ),
+        error => error.into(),
     })
 }
 

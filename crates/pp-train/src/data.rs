@@ -69,12 +69,14 @@ impl Text {
         let len = bytes.len();
         let cut = len / 10 * 9 + len % 10 * 9 / 10;
         let need = seq_len + 1;
+        // The last tenth is rounded up.
+        let (enough, longest) = (10 * seq_len + 1, len.div_ceil(10).saturating_sub(1));
+        let shorter = if longest > 0 { format!(", or use --seq-length {longest}") } else { String::new() };
         for (split, size) in [("training, its first 90%", cut), ("validation, its last 10%", len - cut)] {
             if size < need {
                 refuse!(
-                    "{name} has {len} bytes, of which {size} are for {split}; each needs --seq-length {seq_len} + 1 = \
-                     {need} bytes, so give a text of at least {} bytes or a shorter --seq-length",
-                    need * 10
+                    "{name} has {len} bytes, of which {size} are for {split}; each needs {need} bytes, a sequence of \
+                     --seq-length {seq_len} and its next token; give a text of at least {enough} bytes{shorter}"
                 );
             }
         }

@@ -5,8 +5,8 @@ use anyhow::{Result, ensure};
 use crate::sync;
 use crate::trainer::{Pass, Trainer};
 
-/// The mean loss over the validation split, or as much of it as the configuration says.
-pub(crate) fn validate(trainer: &mut Trainer<'_>) -> Result<f64> {
+/// The mean loss over the validation split, or as much of it as the configuration says, after `iteration` steps.
+pub(crate) fn validate(trainer: &mut Trainer<'_>, iteration: u32) -> Result<f64> {
     let (mut sum, mut count) = (0.0, 0);
     for step in 0..trainer.text.n_validation_steps(trainer.config) {
         let batch = trainer.text.validation_batch(trainer.config, step);
@@ -17,5 +17,12 @@ pub(crate) fn validate(trainer: &mut Trainer<'_>) -> Result<f64> {
     }
     let (sum, count) = sync::loss(&mut trainer.member.control, sum, count)?;
     ensure!(count > 0, "no token was validated on");
-    Ok(sum / count as f64)
+    let loss = sum / count as f64;
+    // The update of the last step shows nowhere else.
+    ensure!(
+        loss.is_finite(),
+        "training diverged: validation loss {loss} after iteration {iteration}; try a lower --lr than {:e}",
+        trainer.config.lr.peak
+    );
+    Ok(loss)
 }

@@ -6,7 +6,7 @@
 pub struct Invalid(pub String);
 
 macro_rules! refuse {
-    ($($message:tt)*) => { return Err(Invalid(format!($($message)*))) };
+    ($($message:tt)*) => { return Err(Invalid(format!($($message)*)).into()) };
 }
 pub(crate) use refuse;
 

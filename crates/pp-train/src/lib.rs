@@ -3,7 +3,9 @@
 //! | room | what is in it |
 //! |---|---|
 //! | [`args`] | what was typed |
-//! | `config`, `layers`, `lr`, `world`, `invalid` | what was validated, and what is said of what is not: [`TrainConfig`], which stage has which layers, the learning rates, this process's [`Place`] |
+//! | `invalid`, `nearest` | what is said of arguments that make no run, and what is advised instead |
+//! | `config`, `batch`, `layers`, `lr`, `world`, `footprint` | what was validated: [`TrainConfig`], its microbatches, which stage has which layers, the learning rates, this process's [`Place`], that it fits the machine |
+//! | `files` | that what is written can be, and overwrites nothing else that is named |
 //! | `data` | [`Text`]: bytes as tokens, training windows, validation windows |
 //! | `programs` | [`Programs`] of training and validation, and that they are part of what was [proved](prove) |
 //! | `optimizer`, `sync` | AdamW; what ranks tell each other after a step's backwards |
@@ -20,13 +22,17 @@
 //! * Every wait ends: by its answer, by `--timeout`, or by the loss of a rank.
 
 pub mod args;
+mod batch;
 mod config;
 mod data;
 mod eval;
 mod failure;
+mod files;
+mod footprint;
 mod invalid;
 mod layers;
 mod lr;
+mod nearest;
 mod optimizer;
 mod outcome;
 mod programs;

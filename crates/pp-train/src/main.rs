@@ -1,6 +1,6 @@
 //! The trainer's command line: arguments, exit codes, one clear last line when something fails.
 
-use std::io::Read;
+use std::io::{self, Read, Write};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
@@ -19,9 +19,12 @@ fn main() -> ExitCode {
     }
     let args = match Args::try_parse() {
         Ok(args) => args,
-        Err(error) if !error.use_stderr() => {
-            let _ = error.print();
-            return ExitCode::SUCCESS;
+        // Not an error: what --help and --version print.
+        Err(told) if !told.use_stderr() => {
+            return match told.print().and_then(|()| io::stdout().flush()) {
+                Ok(()) => ExitCode::SUCCESS,
+                Err(error) => fail(FAILED, &format!("cannot write to standard output: {error}")),
+            };
         }
         Err(error) => return fail(INVALID, &one_line(&error)),
     };
@@ -52,17 +55,20 @@ fn code_of(error: &anyhow::Error) -> u8 {
 
 /// The last line on standard error, whatever is in the message.
 fn fail(code: u8, message: &str) -> ExitCode {
-    let line: Vec<&str> = message.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
-    eprintln!("error: {}", line.join(" "));
+    last_line(message);
     ExitCode::from(code)
+}
+
+/// Nobody may be there to read it any more; the exit code must come all the same.
+fn last_line(message: &str) {
+    let lines: Vec<&str> = message.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    let _ = io::stderr().write_all(format!("error: {}\n", lines.join(" ")).as_bytes());
 }
 
 /// A panic on any thread ends the process: half a rank would leave the others waiting.
 fn end_on_panic() {
     std::panic::set_hook(Box::new(|panic| {
-        let text = panic.to_string();
-        let words: Vec<&str> = text.split_whitespace().collect();
-        eprintln!("error: internal fault: {}", words.join(" "));
+        last_line(&format!("internal fault: {panic}"));
         std::process::exit(i32::from(FAILED));
     }));
 }
@@ -71,9 +77,9 @@ fn end_on_panic() {
 fn end_with_stdin() {
     std::thread::spawn(|| {
         let mut ignored = [0; 256];
-        let mut stdin = std::io::stdin().lock();
+        let mut stdin = io::stdin().lock();
         while stdin.read(&mut ignored).is_ok_and(|n| n > 0) {}
-        eprintln!("error: standard input is closed (PP_STDIN_GUARD): the launcher is gone");
+        last_line("standard input is closed (PP_STDIN_GUARD): the launcher is gone");
         std::process::exit(i32::from(LOST));
     });
 }

@@ -1,18 +1,23 @@
 //! From a configuration to the end of the run: the text, the proofs, the meeting with the other ranks, the training.
 
 use std::net::{Ipv4Addr, TcpListener};
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use pp_comm::{Control, Host, HostSpec, JoinSpec, Member, await_address, join, publish_address};
+use pp_comm::{
+    Control, Host, HostAddress, HostSpec, JoinSpec, Joined, Member, clear_address, join, publish_address,
+    withdraw_address,
+};
 use pp_schedule::{Certificate, Rank};
 use xxhash_rust::xxh3::Xxh3Default;
 
 use crate::config::TrainConfig;
 use crate::data::Text;
+use crate::files;
 use crate::invalid::Invalid;
 use crate::programs::{OwnPrograms, Programs, prove};
-use crate::report::{self, Metrics, Report, say};
+use crate::report::{self, Report, say};
 use crate::train::train;
 use crate::world::Place;
 
@@ -25,14 +30,12 @@ const FAREWELL: Duration = Duration::from_secs(2);
 /// [`crate::Failure::of`] tells which kind.
 pub fn run(config: &TrainConfig) -> Result<()> {
     let text = Text::load(config)?;
+    files::check(config)?;
     if config.dry_run {
-        if let Some(path) = &config.metrics {
-            Metrics::check(path)?;
-        }
         prove(&config.schedule)?;
         return say(&report::before(config, &text));
     }
-    let mut report = Report::new(config, text.unigram_entropy())?;
+    let mut report = Report::new(config, text.unigram_entropy());
     let rank = Rank(config.place.rank());
     let own = OwnPrograms::build(&config.schedule, rank);
     let certificates = if rank == Rank(0) {
@@ -51,18 +54,42 @@ pub fn run(config: &TrainConfig) -> Result<()> {
             Ok(())
         }
         Place::Ranked { rendezvous_file, .. } if rank == Rank(0) => {
-            let host = start_host(config, certificates)?;
-            let published = publish_address(rendezvous_file, host.address()).map_err(anyhow::Error::from);
-            let done = published.and_then(|()| join_and_train(config, &text, own, &host.address(), &mut report));
-            // The others may still be leaving, or have yet to hear of what went wrong.
-            let left = host.wait(if done.is_ok() { config.timeout } else { FAREWELL });
-            done.and(left.map_err(anyhow::Error::from))
+            host_and_train(config, &text, own, certificates, rendezvous_file, &mut report)
         }
         Place::Ranked { rendezvous_file, .. } => {
-            let address = await_address(rendezvous_file, config.timeout)?;
-            join_and_train(config, &text, own, &address, &mut report)
+            let joined = join_as(config, &own, HostAddress::InFile(rendezvous_file.clone()))?;
+            train_joined(config, &text, own, joined, &mut report)
         }
     }
+}
+
+/// Rank 0: where the others meet, and a rank like them.
+fn host_and_train(
+    config: &TrainConfig,
+    text: &Text,
+    own: OwnPrograms,
+    certificates: Vec<Certificate>,
+    rendezvous_file: &Path,
+    report: &mut Report,
+) -> Result<()> {
+    // An earlier run may have been killed before it took its address back.
+    clear_address(rendezvous_file)?;
+    let host = start_host(config, certificates)?;
+    let address = host.address();
+    // Nobody needs the file once all have come or nobody else will; if it stays, the next run finds out that it is old.
+    let withdraw = || drop(withdraw_address(rendezvous_file, address));
+    let published = publish_address(rendezvous_file, address).map_err(anyhow::Error::from);
+    let joined = published.and_then(|()| join_as(config, &own, address.into()));
+    if joined.is_ok() {
+        withdraw();
+    }
+    let done = joined.and_then(|joined| train_joined(config, text, own, joined, report));
+    // The others may still be leaving, or have yet to hear of what went wrong.
+    let left = host.wait(if done.is_ok() { config.timeout } else { FAREWELL });
+    if done.is_err() {
+        withdraw();
+    }
+    done.and(left.map_err(anyhow::Error::from))
 }
 
 fn start_host(config: &TrainConfig, certificates: Vec<Certificate>) -> Result<Host> {
@@ -71,22 +98,25 @@ fn start_host(config: &TrainConfig, certificates: Vec<Certificate>) -> Result<Ho
     Ok(Host::spawn(listener, spec)?)
 }
 
-fn join_and_train(
-    config: &TrainConfig,
-    text: &Text,
-    own: OwnPrograms,
-    host: &std::net::SocketAddr,
-    report: &mut Report,
-) -> Result<()> {
+fn join_as(config: &TrainConfig, own: &OwnPrograms, host: HostAddress) -> Result<Joined> {
     let spec = JoinSpec {
-        host: *host,
+        host,
         rank: Rank(config.place.rank()),
         n_ranks: config.place.world_size(),
         fingerprints: own.fingerprints(),
         channels: own.channels(),
         deadline: config.timeout,
     };
-    let joined = join(&spec)?;
+    Ok(join(&spec)?)
+}
+
+fn train_joined(
+    config: &TrainConfig,
+    text: &Text,
+    own: OwnPrograms,
+    joined: Joined,
+    report: &mut Report,
+) -> Result<()> {
     let programs: Programs = own.certify(&joined.certificates)?;
     let mut member = joined.member;
     agree(&mut member.control, config, text)?;

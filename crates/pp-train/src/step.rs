@@ -28,8 +28,9 @@ pub(crate) fn train_step(trainer: &mut Trainer<'_>, iteration: u32) -> Result<St
     let (loss, grad_norm) = (totals.mean_loss(), totals.grad_norm());
     ensure!(
         loss.is_finite() && grad_norm.is_finite(),
-        "training diverged at iteration {}: loss {loss}, gradient norm {grad_norm}; try a lower --lr",
-        iteration + 1
+        "training diverged at iteration {}: loss {loss}, gradient norm {grad_norm}; try a lower --lr than {:e}",
+        iteration + 1,
+        trainer.config.lr.peak
     );
 
     let lr = trainer.config.lr.at(iteration);

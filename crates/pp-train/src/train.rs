@@ -27,7 +27,8 @@ pub fn train(
 ) -> Result<Outcome> {
     let mut trainer = Trainer::new(config, text, programs, member)?;
     let initial_fingerprint = sync::weights_fingerprint(&mut trainer.member.control, &trainer.stage)?;
-    let mut iterations = Vec::with_capacity(config.train_iters as usize);
+    report.start()?;
+    let mut iterations = Vec::new();
     let mut validations = Vec::new();
     let mut figures = RankFigures::default();
     for iteration in 0..config.train_iters {
@@ -69,7 +70,7 @@ pub fn train(
 }
 
 fn validate(trainer: &mut Trainer<'_>, iteration: u32, report: &mut Report) -> Result<ValidationRecord> {
-    let record = ValidationRecord { iteration, validation_loss: eval::validate(trainer)? };
+    let record = ValidationRecord { iteration, validation_loss: eval::validate(trainer, iteration)? };
     report.validation(&record)?;
     Ok(record)
 }

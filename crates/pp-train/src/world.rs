@@ -27,6 +27,12 @@ impl Place {
     /// # Errors
     /// [`Invalid`] when they contradict each other or `--pp`. A dry run outside a world starts nothing and may be of any size.
     pub(crate) fn new(args: &Args) -> Result<Self, Invalid> {
+        let disagrees = |world_size| {
+            format!("world size {world_size} disagrees with --pp {}; start it through `cargo xtask launch`", args.pp)
+        };
+        if let Some(world_size) = args.world_size.filter(|&world_size| world_size != args.pp) {
+            refuse!("{}", disagrees(world_size));
+        }
         let place = match (args.rank, args.world_size, &args.rendezvous_file) {
             (None, None, None) | (None, Some(1), None) | (Some(0), Some(1), _) => Self::Alone,
             (Some(rank), Some(world_size), Some(file)) => {
@@ -52,10 +58,8 @@ impl Place {
                 refuse!("{} given without {}; a world needs all three", list(true), list(false));
             }
         };
-        let world_size = place.world_size();
-        let outside = place == Self::Alone && args.world_size.is_none();
-        if world_size != args.pp && !(outside && args.dry_run) {
-            refuse!("world size {world_size} disagrees with --pp {}; start it through `cargo xtask launch`", args.pp);
+        if args.pp != place.world_size() && !args.dry_run {
+            refuse!("{}", disagrees(place.world_size()));
         }
         Ok(place)
     }

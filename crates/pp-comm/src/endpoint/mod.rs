@@ -18,9 +18,6 @@ use crate::message::{Boundary, Buffer, Envelope};
 pub(crate) use memory::MemoryTransport;
 pub(crate) use socket::{SocketBoard, SocketState, SocketTransport};
 
-/// How long a wait lasts unless said otherwise.
-pub const DEFAULT_DEADLINE: Duration = Duration::from_secs(60);
-
 /// A rank's ends of its channels, over memory or sockets.
 ///
 /// It stays on the thread that made it (some transports must); to leave in good order, call [`Endpoint::close`]. Dropped

@@ -20,9 +20,9 @@ use pp_schedule::{CertificateError, Channel, Fingerprint, Rank};
 
 use crate::error::{CommError, ranks_text};
 
-pub use address::{await_address, publish_address};
+pub use address::{await_address, clear_address, peek_address, publish_address, withdraw_address};
 pub use host::{Host, HostSpec};
-pub use join::{JoinSpec, Joined, join};
+pub use join::{HostAddress, JoinSpec, Joined, join};
 
 /// Why the host refuses to start a run. Every rank that has arrived is told the same.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -55,7 +55,7 @@ pub(crate) fn run_within<R: Send>(
             let address = host.address();
             let results = each((0..n_ranks).map(Rank).collect(), |rank| {
                 let (fingerprints, channels) = (Vec::new(), channels.to_vec());
-                let spec = JoinSpec { host: address, rank, n_ranks, fingerprints, channels, deadline };
+                let spec = JoinSpec { host: address.into(), rank, n_ranks, fingerprints, channels, deadline };
                 body(join(&spec).expect("all ranks join").member)
             });
             host.wait(PATIENCE).expect("all ranks have left");

@@ -1,5 +1,6 @@
 //! The tests of pp-comm from outside, in one binary: they share their fabrics.
 
+mod address;
 mod collectives;
 mod common;
 mod conformance;

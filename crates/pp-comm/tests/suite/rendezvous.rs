@@ -5,9 +5,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
 use crate::common::{PATIENCE, each};
-use pp_comm::{
-    CommError, Host, HostSpec, JoinSpec, Joined, Refusal, RendezvousError, await_address, join, publish_address,
-};
+use pp_comm::{CommError, Host, HostSpec, JoinSpec, Joined, Refusal, RendezvousError, join};
 use pp_schedule::{
     Certificate, Channel, Fingerprint, Rank, RankProgram, ScheduleConfig, ScheduleSpec, lower::lanes, verify,
 };
@@ -22,7 +20,7 @@ fn host(n_ranks: u32, certificates: Vec<Certificate>, deadline: Duration) -> Hos
 
 fn spec(host: SocketAddr, rank: u32, n_ranks: u32) -> JoinSpec {
     let (fingerprints, channels) = (Vec::new(), Vec::new());
-    JoinSpec { host, rank: Rank(rank), n_ranks, fingerprints, channels, deadline: PATIENCE }
+    JoinSpec { host: host.into(), rank: Rank(rank), n_ranks, fingerprints, channels, deadline: PATIENCE }
 }
 
 fn refusal(joined: Result<Joined, RendezvousError>) -> Refusal {
@@ -175,20 +173,4 @@ fn a_certificate_for_other_ranks_is_refused() {
     let spec = HostSpec { n_ranks: 2, certificates: certificates(8), deadline: PATIENCE };
     let error = Host::spawn(listener(), spec).expect_err("the certificates are for four ranks");
     assert!(matches!(error, RendezvousError::Coverage { covered: 4, n_ranks: 2 }), "{error}");
-}
-
-#[test]
-fn an_address_is_passed_on_through_a_file() {
-    let path = std::env::temp_dir().join(format!("pp-comm-address-{}", std::process::id()));
-    let missing = await_address(&path, Duration::from_millis(20)).expect_err("not written yet");
-    assert!(missing.to_string().contains(&path.display().to_string()), "{missing}");
-    let address = SocketAddr::from(([127, 0, 0, 1], 1234));
-    let found = each(vec![true, false], |writes| {
-        if writes { publish_address(&path, address).map(|()| address) } else { await_address(&path, PATIENCE) }
-    });
-    assert!(found.into_iter().all(|found| found.expect("written") == address));
-    std::fs::write(&path, "nonsense").expect("writable");
-    let nonsense = await_address(&path, PATIENCE).expect_err("no address");
-    assert!(matches!(nonsense, RendezvousError::System { .. }), "{nonsense}");
-    std::fs::remove_file(&path).expect("it is there");
 }

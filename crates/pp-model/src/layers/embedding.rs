@@ -34,11 +34,6 @@ impl Embedding {
         &self.tokens
     }
 
-    /// The token table, to change.
-    pub fn tokens_mut(&mut self) -> &mut Param {
-        &mut self.tokens
-    }
-
     /// The parameters, in canonical order.
     pub fn params(&self) -> Vec<&Param> {
         vec![&self.tokens, &self.positions]

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use pp_comm::{MemorySpec, execute, memory_fabric};
-use pp_model::{ChunkSpec, DType, GptStage, MicroBatch};
+use pp_model::{ChunkSpec, DType, GptStage, IGNORE, MicroBatch};
 use pp_schedule::{
     GPipeBackward, LayerPartition, ScheduleConfig, ScheduleKind, ScheduleSpec, VerifiedProgram, lower::lanes, verify,
 };
@@ -80,6 +80,33 @@ fn a_forward_only_program_has_the_loss_of_training_and_no_gradients() -> TestRes
         let mut ranks = run(&spec, &inputs)?;
         assert_eq!(ranks.take_loss(), loss);
         assert_eq!(ranks.grad_norm()?, 0.0);
+    }
+    Ok(())
+}
+
+/// Every microbatch counts another number of tokens, one of them none: what is divided by is their sum, on any cut.
+#[test]
+fn masks_that_differ_between_microbatches_have_the_bits_of_the_whole_model() -> TestResult {
+    let config = tiny(true);
+    let mut inputs = microbatches(&config, N_MICROBATCHES, 2);
+    let n_labels = inputs[0].labels.len();
+    for (inputs, kept) in inputs.iter_mut().zip([n_labels, 1, 0, 3]) {
+        inputs.labels[kept..].fill(IGNORE);
+    }
+    let mut whole = Pipeline::new(&config, &[4], 2, DType::F32)?;
+    let loss = whole.step(&inputs, Backward::Full)?;
+    assert_eq!(loss.count, n_labels as u64 + 4);
+    let mut sum = 0.0;
+    for inputs in &inputs {
+        let mut alone = Pipeline::new(&config, &[4], 2, DType::F32)?;
+        sum += alone.step(std::slice::from_ref(inputs), Backward::Full)?.sum;
+    }
+    assert_eq!(loss.sum, sum, "a sum over tokens, not of means");
+    for (pp, vp) in [(1, 1), (2, 1), (2, 2)] {
+        let mut ranks = run(&ScheduleSpec::new(pp, vp, N_MICROBATCHES as u32), &inputs)?;
+        ranks.sum_tied()?;
+        assert_eq!(ranks.take_loss(), loss, "--pp {pp} --vp {vp}");
+        assert_eq!(ranks.gradients()?, whole.gradients()?, "--pp {pp} --vp {vp}");
     }
     Ok(())
 }

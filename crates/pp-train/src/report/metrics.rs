@@ -1,13 +1,13 @@
 //! The metrics file: a JSON object a line, each written through as it happens.
 
-use std::fs::{File, OpenOptions};
-use std::io::{self, Write};
+use std::fs::File;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use serde::Serialize;
 
-use crate::invalid::Invalid;
+use crate::files;
 
 /// The file, open.
 #[derive(Debug)]
@@ -17,26 +17,12 @@ pub(crate) struct Metrics {
 }
 
 impl Metrics {
-    /// Starts the file afresh.
-    ///
-    /// # Errors
-    /// [`Invalid`] when it cannot be written.
-    pub(crate) fn create(path: &Path) -> Result<Self, Invalid> {
-        let file = File::create(path).map_err(|error| unwritable(path, &error))?;
+    /// Starts the file afresh: what an earlier run wrote there is gone.
+    pub(crate) fn create(path: &Path) -> Result<Self> {
+        // What can be found out was found out before the start; this is for what has changed since.
+        files::check_writable(path).map_err(|error| anyhow::anyhow!("{error}"))?;
+        let file = File::create(path).with_context(|| format!("cannot write --metrics {}", path.display()))?;
         Ok(Self { file, path: path.to_owned() })
-    }
-
-    /// Whether the file can be written, without changing it or leaving a new one.
-    ///
-    /// # Errors
-    /// [`Invalid`] when it cannot.
-    pub(crate) fn check(path: &Path) -> Result<(), Invalid> {
-        let existed = path.exists();
-        OpenOptions::new().append(true).create(true).open(path).map_err(|error| unwritable(path, &error))?;
-        if !existed {
-            std::fs::remove_file(path).map_err(|error| unwritable(path, &error))?;
-        }
-        Ok(())
     }
 
     /// Adds a line. Numbers stand in their shortest form that reads back as the same number.
@@ -45,8 +31,4 @@ impl Metrics {
         line.push('\n');
         self.file.write_all(line.as_bytes()).with_context(|| format!("cannot write --metrics {}", self.path.display()))
     }
-}
-
-fn unwritable(path: &Path, error: &io::Error) -> Invalid {
-    Invalid(format!("--metrics {} cannot be written: {error}; give a file in a directory that can", path.display()))
 }

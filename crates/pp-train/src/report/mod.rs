@@ -4,12 +4,12 @@ mod metrics;
 mod tables;
 
 use std::io::{IsTerminal, Write};
+use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::config::TrainConfig;
-use crate::invalid::Invalid;
 use crate::outcome::Outcome;
 use crate::records::{FinalRecord, IterationRecord, ValidationRecord};
 use crate::world::Place;
@@ -32,6 +32,8 @@ enum Progress {
 #[derive(Debug)]
 pub struct Report {
     progress: Progress,
+    metrics_path: Option<PathBuf>,
+    /// The file at that path, once training starts.
     metrics: Option<Metrics>,
     n_iterations: u32,
     unigram_entropy: f64,
@@ -40,21 +42,25 @@ pub struct Report {
 impl Report {
     /// Tells nobody.
     pub fn silent() -> Self {
-        Self { progress: Progress::Silent, metrics: None, n_iterations: 0, unigram_entropy: 0.0 }
+        let progress = Progress::Silent;
+        Self { progress, metrics_path: None, metrics: None, n_iterations: 0, unigram_entropy: 0.0 }
     }
 
     /// Tells the metrics file, and standard output: a bar where that is a terminal of this process alone, else lines.
-    ///
-    /// # Errors
-    /// [`Invalid`] when the metrics file cannot be written.
-    pub fn new(config: &TrainConfig, unigram_entropy: f64) -> Result<Self, Invalid> {
+    pub fn new(config: &TrainConfig, unigram_entropy: f64) -> Self {
         if config.place.rank() != 0 {
-            return Ok(Self::silent());
+            return Self::silent();
         }
-        let metrics = config.metrics.as_deref().map(Metrics::create).transpose()?;
         let alone = config.place == Place::Alone;
         let progress = if alone && std::io::stdout().is_terminal() { bar(config.train_iters) } else { Progress::Lines };
-        Ok(Self { progress, metrics, n_iterations: config.train_iters, unigram_entropy })
+        let metrics_path = config.metrics.clone();
+        Self { progress, metrics_path, metrics: None, n_iterations: config.train_iters, unigram_entropy }
+    }
+
+    /// Every rank is there and step 0 is next. Only now a metrics file of an earlier run is overwritten.
+    pub(crate) fn start(&mut self) -> Result<()> {
+        self.metrics = self.metrics_path.as_deref().map(Metrics::create).transpose()?;
+        Ok(())
     }
 
     /// A training step is done.
@@ -147,7 +153,7 @@ fn summary(outcome: &Outcome) -> String {
             outcome.median_tokens_per_s(),
             outcome.overall_tokens_per_s()
         ),
-        format!("validation loss {loss:.4}, unigram entropy {entropy:.4}, ratio {:.3}", loss / entropy),
+        format!("validation loss {loss:.4}, unigram entropy {entropy:.4}{}", ratio(loss, entropy)),
     ];
     for (rank, figures) in outcome.ranks.iter().enumerate() {
         let memory = figures.peak_rss_mib.map_or("unknown".to_owned(), |mib| format!("{mib:.0} MiB"));
@@ -161,6 +167,11 @@ fn summary(outcome: &Outcome) -> String {
     lines.push(format!("waiting for other ranks: {:.1}% of all ranks' time", 100.0 * outcome.wait_share()));
     lines.push(format!("weights fingerprint {:032x}", outcome.weights_fingerprint));
     lines.join("\n")
+}
+
+/// None where the entropy is 0, which is that of one byte over and over.
+fn ratio(loss: f64, entropy: f64) -> String {
+    if entropy > 0.0 { format!(", ratio {:.3}", loss / entropy) } else { String::new() }
 }
 
 #[cfg(test)]

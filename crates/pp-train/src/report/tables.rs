@@ -10,6 +10,7 @@ use pp_schedule::{Order, Rank, ScheduleKind, Stage};
 
 use crate::config::{TextSource, TrainConfig};
 use crate::data::Text;
+use crate::footprint::saved_bytes;
 
 /// Width of a drawing, in characters.
 const DRAW_WIDTH: usize = 120;
@@ -140,24 +141,10 @@ fn figures(config: &TrainConfig) -> String {
     out.push_str("peak in-flight activations, in microbatches of one chunk\n");
     for rank in (0..schedule.pp()).map(Rank) {
         let peak = peak_in_flight(schedule, rank);
-        let mib = f64::from(peak) * saved_bytes(config, rank) / MIB;
+        let mib = f64::from(peak) * saved_bytes(config.sizes(), rank) / MIB;
         let _ = writeln!(out, "  rank {rank}: {peak:>4}, about {mib:.1} MiB");
     }
     out
-}
-
-/// An estimate of what the forward of one microbatch keeps for its backward, on the largest chunk of a rank: 16 tensors of
-/// the hidden size per layer, its attention's probabilities, and on the last stage the gradient of the logits.
-fn saved_bytes(config: &TrainConfig, rank: Rank) -> f64 {
-    let (model, placement) = (&config.model, config.schedule.placement());
-    let tokens = (config.micro_batch_size * model.seq_len()) as f64;
-    let per_layer = (16 * model.hidden() + model.n_heads() * model.seq_len()) as f64;
-    let chunk = |stage| {
-        let chunk = ChunkSpec::new(&config.layers, stage);
-        let head = if chunk.post_process { 2 * model.hidden() + model.vocab() } else { 0 };
-        tokens * (per_layer * chunk.layers.len() as f64 + head as f64) * size_of::<f32>() as f64
-    };
-    placement.stages_of(rank).map(chunk).fold(0.0, f64::max)
 }
 
 fn drawing(config: &TrainConfig) -> Option<String> {

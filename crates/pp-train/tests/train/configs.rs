@@ -3,9 +3,13 @@
 use pp_train::args::{Args, one_line};
 use pp_train::{Text, TrainConfig};
 
-fn resolve(line: &str) -> Result<TrainConfig, String> {
+fn configure(line: &str) -> Result<TrainConfig, String> {
     let args = Args::from_words(line.split_whitespace()).map_err(|error| one_line(&error))?;
-    let config = TrainConfig::new(&args).map_err(|error| error.to_string())?;
+    TrainConfig::new(&args).map_err(|error| error.to_string())
+}
+
+fn resolve(line: &str) -> Result<TrainConfig, String> {
+    let config = configure(line)?;
     Text::load(&config).map_err(|error| error.to_string())?;
     Ok(config)
 }
@@ -29,12 +33,29 @@ const REFUSED: &[(&str, &[&str])] = &[
     ("--mock-data --gpipe-backward reverse", &["--gpipe-backward", "gpipe only"]),
     ("--mock-data --schedule 1f1b --vp 2 --pp 2 --dry-run", &["--vp is 2", "--vp 1"]),
     // Batches.
-    ("--mock-data --global-batch-size 10 --micro-batch-size 4", &["10", "4", "8 or 12", "--micro-batch-size 5"]),
+    (
+        "--mock-data --global-batch-size 10 --micro-batch-size 4",
+        &["10", "4", "--global-batch-size 8 or 12", "--micro-batch-size 5"],
+    ),
     ("--mock-data --global-batch-size 3 --micro-batch-size 4", &["--global-batch-size 3", "--global-batch-size 4"]),
-    ("--mock-data --global-batch-size 16 --microbatches 3", &["--microbatches 3", "--global-batch-size 16", "12"]),
+    (
+        "--mock-data --global-batch-size 16 --microbatches 3",
+        &["--microbatches 3", "--global-batch-size 16", "works: --microbatches 4, or --global-batch-size 12"],
+    ),
+    ("--mock-data --global-batch-size 16 --microbatches 35000", &["--microbatches 35000", "works: --microbatches 4"]),
+    ("--mock-data --global-batch-size 65535 --micro-batch-size 10", &["65535", "works: --global-batch-size 65530, or"]),
+    ("--mock-data --global-batch-size 140000", &["--global-batch-size 140000", "--global-batch-size 65536"]),
+    (
+        "--mock-data --dry-run --pp 4 --vp 2 --global-batch-size 18",
+        &["--global-batch-size 18", "works: --global-batch-size 16"],
+    ),
+    (
+        "--mock-data --dry-run --pp 4 --vp 2 --global-batch-size 36",
+        &["36 is 9 microbatches", "works: --global-batch-size 32 or 48"],
+    ),
     (
         "--mock-data --dry-run --pp 4 --vp 2 --global-batch-size 12",
-        &["--global-batch-size 12 is 3 microbatches", "--microbatches 4"],
+        &["--global-batch-size 12 is 3 microbatches", "works: --global-batch-size 16"],
     ),
     // The model.
     ("--mock-data --dry-run --pp 2 --vp 2 --num-layers 10", &["--num-layers 10", "--num-layers 8 or 12"]),
@@ -53,7 +74,7 @@ const REFUSED: &[(&str, &[&str])] = &[
     ("--mock-data --dry-run --pp 2 --pipeline-layout Et*4|x*4L", &["--pipeline-layout", "`x`", "character"]),
     ("--mock-data --dry-run --pp 2 --pipeline-layout Et*4|t*2|t|tL", &["--vp"]),
     ("--mock-data --dry-run --pp 4 --num-layers 2 --layer-split auto", &["--num-layers", "2", "4"]),
-    ("--mock-data --hidden-size 100 --num-heads 8", &["--hidden-size) 100", "--num-heads) 8", "96", "10"]),
+    ("--mock-data --hidden-size 100 --num-heads 8", &["--hidden-size 100", "--num-heads 8", "96", "--num-heads 10"]),
     // Zero for any size.
     ("--mock-data --pp 0", &["--pp is 0", "at least 1"]),
     ("--mock-data --vp 0", &["--vp is 0"]),
@@ -74,10 +95,24 @@ const REFUSED: &[(&str, &[&str])] = &[
     ("--mock-data --timeout 0", &["--timeout 0", "60"]),
     // Sizes that no machine has.
     ("--mock-data --hidden-size 4000000000 --num-heads 1", &["--hidden-size 4000000000", "65536"]),
+    ("--mock-data --num-layers 65536 --hidden-size 65536", &["--num-layers 65536", "--hidden-size 65536", "GiB"]),
+    ("--mock-data --dry-run --pp 4 --num-layers 65536 --hidden-size 65536", &["--num-layers 65536", "GiB"]),
+    (
+        "--mock-data --micro-batch-size 65536 --seq-length 1024",
+        &["--micro-batch-size 65536", "4294967296", "works: --micro-batch-size"],
+    ),
+    ("--mock-data --micro-batch-size 65536 --microbatches 33000000", &["33000000 microbatches", "GiB"]),
     ("--mock-data --threads 100000", &["--threads 100000", "1024"]),
     // Numbers that are none.
-    ("--mock-data --pp two", &["--pp", "two"]),
-    ("--mock-data --pp -1", &["--pp", "-1"]),
+    ("--mock-data --pp two", &["--pp `two` is not a whole number of at least 1 and at most 4294967295"]),
+    ("--mock-data --pp -1", &["--pp `-1` is not a whole number of at least 1"]),
+    ("--mock-data --micro-batch-size 4294967296", &["--micro-batch-size `4294967296`", "at most 4294967295"]),
+    ("--mock-data --num-layers 1.5", &["--num-layers `1.5` is not a whole number"]),
+    ("--mock-data --seed -1", &["--seed `-1` is not a whole number of at least 0 and at most 18446744073709551615"]),
+    ("--mock-data --rank x", &["--rank (PP_RANK) `x` is not a whole number of at least 0"]),
+    ("--mock-data --lr fast", &["--lr `fast` is not a number"]),
+    ("--mock-data --dry-run --pp 2 --layer-split -1,9", &["--layer-split `-1,9`", "`-1` is no number of layers"]),
+    ("--mock-data --pp", &["--pp <N>", "value is required"]),
     ("--mock-data --lr NaN", &["--lr NaN", "6e-3"]),
     ("--mock-data --lr -1e-3", &["--lr -0.001"]),
     ("--mock-data --lr inf", &["--lr inf"]),
@@ -99,6 +134,9 @@ const REFUSED: &[(&str, &[&str])] = &[
     // The world.
     ("--mock-data --pp 2", &["world size 1 disagrees with --pp 2; start it through `cargo xtask launch`"]),
     ("--mock-data --pp 2 --rank 0 --world-size 3 --rendezvous-file f", &["world size 3", "--pp 2"]),
+    ("--mock-data --dry-run --pp 2 --rank 0 --world-size 3 --rendezvous-file f", &["world size 3", "--pp 2"]),
+    ("--mock-data --dry-run --pp 2 --rank 0 --world-size 3", &["world size 3", "--pp 2"]),
+    ("--mock-data --dry-run --pp 2 --world-size 1", &["world size 1", "--pp 2"]),
     ("--mock-data --pp 2 --rank 2 --world-size 2 --rendezvous-file f", &["--rank 2", "--world-size 2", "is 1"]),
     ("--mock-data --pp 2 --rank 0 --world-size 2", &["--rank", "--rendezvous-file", "all three"]),
     // The text.
@@ -108,7 +146,10 @@ const REFUSED: &[(&str, &[&str])] = &[
     ("--data Cargo.toml/text", &["--data Cargo.toml/text", "cannot be read"]),
     ("--data /dev/null", &["--data /dev/null", "no regular file"]),
     ("--data src", &["--data src", "directory"]),
-    ("--data tests/train/short.txt --seq-length 16", &["short.txt has 80 bytes", "8 are", "17 bytes", "170 bytes"]),
+    (
+        "--data tests/train/short.txt --seq-length 16",
+        &["short.txt has 80 bytes", "8 are", "17 bytes", "161 bytes", "--seq-length 7"],
+    ),
 ];
 
 #[test]
@@ -118,6 +159,62 @@ fn every_refusal_names_flag_value_rule_and_what_works() {
         assert!(!message.contains('\n') && !message.ends_with('.'), "`{line}`: {message:?}");
         for part in *parts {
             assert!(message.contains(part), "`{line}`: `{message}` lacks `{part}`");
+        }
+    }
+}
+
+/// What a message tells to try, as words to put at the end of a command line: the last part of it, where that has flags.
+fn advice(message: &str) -> Vec<String> {
+    let Some((said, last)) = message.rsplit_once("; ") else { return Vec::new() };
+    let mut flag = said.split_whitespace().find(|word| word.starts_with("--")).unwrap_or_default();
+    let is_number = |word: &str| word.parse::<f64>().is_ok();
+    let mut found = Vec::new();
+    for option in last.split(", or ").flat_map(|option| option.split(" or ")) {
+        let option = option.rsplit_once(": ").map_or(option, |(_, option)| option);
+        let words: Vec<&str> = option.split_whitespace().skip_while(|&word| word == "use").collect();
+        match words[..] {
+            [number] if is_number(number) => found.push(format!("{flag} {number}")),
+            ["--allow-bubbles"] => found.push(option.to_owned()),
+            [first, ..] if first.starts_with("--") => {
+                let pairs = words.chunks(2).take_while(|pair| {
+                    pair[0].starts_with("--") && (pair.len() == 2 && (is_number(pair[1]) || pair[0] == "--schedule"))
+                });
+                let pairs: Vec<String> = pairs.map(|pair| pair.join(" ")).collect();
+                flag = first;
+                found.extend((!pairs.is_empty()).then(|| pairs.join(" ")));
+            }
+            _ => {}
+        }
+    }
+    found
+}
+
+#[test]
+fn what_a_refusal_advises_is_accepted() {
+    let mut n_advised = 0;
+    for (line, _) in REFUSED {
+        // A text is looked at only once the rest is in order.
+        let accept: fn(&str) -> _ = if configure(line).is_ok() { resolve } else { configure };
+        let message = accept(line).expect_err(line);
+        for change in advice(&message) {
+            n_advised += 1;
+            if let Err(again) = accept(&format!("{line} {change}")) {
+                panic!("`{line}`: `{message}`, but with `{change}`: `{again}`");
+            }
+        }
+    }
+    assert!(n_advised > 40, "only {n_advised} pieces of advice were understood");
+}
+
+#[test]
+fn a_text_of_the_length_asked_for_is_enough() {
+    for seq_len in [1, 2, 7, 16, 64] {
+        let message = Text::of(vec![b'a'; 10 * seq_len], seq_len, "a text").unwrap_err().to_string();
+        let enough = 10 * seq_len + 1;
+        assert!(message.contains(&format!("at least {enough} bytes")), "{message}");
+        Text::of(vec![b'a'; enough], seq_len, "a text").unwrap();
+        if let Some((_, longest)) = message.split_once("use --seq-length ") {
+            Text::of(vec![b'a'; 10 * seq_len], longest.parse().unwrap(), "a text").unwrap();
         }
     }
 }
@@ -157,6 +254,9 @@ fn agreeing_flags_and_a_world_of_one_are_fine() {
         "--mock-data --dry-run --pp 4 --num-layers 10 --decoder-first-pipeline-num-layers 2 \
          --decoder-last-pipeline-num-layers 2",
         "--mock-data --dry-run --pp 4 --vp 2 --microbatches 3 --allow-bubbles",
+        "--mock-data --dry-run --pp 4 --schedule gpipe --microbatches 3 --allow-bubbles",
+        "--mock-data --dry-run --pp 2 --rank 1 --world-size 2 --rendezvous-file f",
+        "--mock-data --train-iters 4294967295",
     ] {
         resolve(line).unwrap_or_else(|message| panic!("`{line}`: {message}"));
     }

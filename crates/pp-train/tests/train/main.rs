@@ -3,5 +3,8 @@
 mod configs;
 mod data;
 mod equality;
+mod exits;
 mod harness;
+mod outputs;
+mod process;
 mod runs;
