@@ -43,6 +43,17 @@ fn a_changed_value_is_found() {
 }
 
 #[test]
+fn a_file_that_asks_nothing_or_something_unknown_is_no_success() {
+    let error = |text: &str| format!("{:#}", check_lines(Stem::MegatronTables, text).expect_err(text));
+    assert!(error("").contains("no question"));
+    assert!(error(r#"{"kind":"tabel","vp":2,"m":2,"N":2,"table":[[9,9]]}"#).contains("unknown kind `tabel`"));
+    let trace = r#"{"pp":2,"rank":0,"vp":2,"m":2,"N":2,"ev":[]}"#;
+    assert!(check_lines(Stem::MegatronTraces, trace).is_err());
+    let nothing = r#"{"kind":"trace_grid","type":"ValueError"}"#;
+    assert!(check_lines(Stem::MegatronRejects, nothing).is_err());
+}
+
+#[test]
 fn answers_are_computed_and_not_copied() {
     let lying = r#"{"kind":"table","vp":2,"m":2,"N":2,"table":"nothing"}"#;
     let answer = answer_line(Stem::MegatronTables, lying).expect("a question");

@@ -1,6 +1,6 @@
 //! A compute order: what each rank computes, in turn, before anything is said about communication.
 
-use crate::config::ScheduleConfig;
+use crate::config::{MAX_CELLS, ScheduleConfig};
 use crate::ids::{Rank, Stage};
 use crate::placement::Placement;
 use crate::schedules;
@@ -67,6 +67,11 @@ impl Order {
         let n_ranks = extent.placement.n_ranks() as usize;
         if rows.len() != n_ranks {
             return Err(OrderError::Ranks { given: rows.len(), expected: n_ranks });
+        }
+        // Before anything of the extent's size is allocated.
+        let (n_stages, microbatches) = (u64::from(extent.placement.n_stages()), u64::from(extent.microbatches));
+        if n_stages.saturating_mul(microbatches) > MAX_CELLS {
+            return Err(OrderError::TooLarge { n_stages, microbatches });
         }
         for (rank, row) in rows.iter().enumerate() {
             check_row(extent, Rank(rank as u32), row.iter().copied())?;
@@ -171,6 +176,17 @@ pub enum OrderError {
         given: usize,
         /// Ranks.
         expected: usize,
+    },
+    /// A step larger than any program may be.
+    #[error(
+        "{n_stages} stages x {microbatches} microbatches is more than {MAX_CELLS} pairs, the most a program may have; use \
+         fewer microbatches"
+    )]
+    TooLarge {
+        /// Stages.
+        n_stages: u64,
+        /// Microbatches.
+        microbatches: u64,
     },
     /// A computation outside the extent.
     #[error(

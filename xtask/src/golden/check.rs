@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{BufReader, Read};
 use std::path::Path;
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, anyhow, bail};
 use flate2::read::GzDecoder;
 use serde_json::{Map, Value};
 
@@ -63,7 +63,8 @@ pub fn check_lines(stem: Stem, text: &str) -> Result<Report> {
     for (number, line) in text.lines().enumerate() {
         let recorded: Map<String, Value> =
             serde_json::from_str(line).with_context(|| format!("line {}: not a JSON object", number + 1))?;
-        let Some(fields) = judged(stem, &recorded) else {
+        let fields = judged(stem, &recorded).with_context(|| format!("line {}", number + 1))?;
+        let Some(fields) = fields else {
             report.skipped += 1;
             continue;
         };
@@ -79,6 +80,9 @@ pub fn check_lines(stem: Stem, text: &str) -> Result<Report> {
             }
         }
         report.compared += 1;
+    }
+    if report.compared == 0 {
+        bail!("it holds no question to compare");
     }
     Ok(report)
 }

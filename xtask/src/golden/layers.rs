@@ -9,9 +9,9 @@ use super::fields::{flag, keep, optional_number, optional_size, size, text};
 const QUESTION: [&str; 11] = ["kind", "L", "pp", "vp", "first", "last", "emb", "loss", "layout", "mtp", "str"];
 
 /// Left out are lines where the library crashes, and those on one rank whose settings it ignores.
-pub(super) fn judged(question: &Map<String, Value>) -> Option<&'static [&'static str]> {
+pub(super) fn judged(question: &Map<String, Value>) -> Result<Option<&'static [&'static str]>> {
     let is_set = |name| question.get(name).is_some_and(|value| !value.is_null());
-    match question.get("kind")?.as_str()? {
+    Ok(match text(question, "kind")? {
         "parse" => Some(&["rows", "reject"]),
         "assign" => {
             let one_rank = question.get("pp") == Some(&json!(1));
@@ -23,8 +23,8 @@ pub(super) fn judged(question: &Map<String, Value>) -> Option<&'static [&'static
                 (false, false) => Some(&["reject", "n", "off"]),
             }
         }
-        _ => None,
-    }
+        other => bail!("unknown kind `{other}`; known: assign, parse"),
+    })
 }
 
 pub(super) fn answer(question: &Map<String, Value>) -> Result<Map<String, Value>> {
@@ -72,6 +72,11 @@ fn assign(question: &Map<String, Value>) -> Result<Result<(Value, Value), String
         mtp_layers: optional_number(question, "mtp")?,
     };
     Ok(match spec.resolve() {
+        // On one rank the library starts every chunk of a layout at layer 0; ours to run does not (`LayerPartition`).
+        Ok(assignment) if spec.pp == 1 && spec.layout.is_some() => {
+            let off: Vec<Vec<i64>> = assignment.off().iter().map(|chunks| vec![0; chunks.len()]).collect();
+            Ok((json!(assignment.n()), json!(off)))
+        }
         Ok(assignment) => Ok((json!(assignment.n()), json!(assignment.off()))),
         Err(error) => Err(error.to_string()),
     })

@@ -10,7 +10,7 @@ mod rejects;
 mod tables;
 mod traces;
 
-use std::io::{BufRead, Write};
+use std::io::{self, BufRead, Write};
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, anyhow, bail};
@@ -92,13 +92,10 @@ pub fn run(args: &GoldenArgs) -> Result<u8> {
         Command::Answer { source } => {
             let output = std::io::BufWriter::new(std::io::stdout().lock());
             match answer(*source, std::io::stdin().lock(), output) {
-                Ok(()) => Ok(0),
-                // The answers cannot be written: no fault of the questions.
-                Err(error) if error.root_cause().is::<std::io::Error>() => Err(error),
-                Err(error) => {
-                    eprintln!("error: {error:#}");
-                    Ok(2)
-                }
+                Ok(all_answered) => Ok(if all_answered { 0 } else { 2 }),
+                // Whoever read the answers has seen enough.
+                Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(0),
+                Err(error) => Err(error).context("cannot write the answers"),
             }
         }
         Command::Check { files } => {
@@ -113,18 +110,31 @@ pub fn run(args: &GoldenArgs) -> Result<u8> {
     }
 }
 
-fn answer(stem: Stem, input: impl BufRead, mut output: impl Write) -> Result<()> {
-    for (number, line) in input.lines().enumerate() {
-        let line = line.with_context(|| format!("line {}: not readable as text", number + 1))?;
-        if line.trim().is_empty() {
+/// One line in, one line out; `false` when some line was no question, which its own line then says.
+fn answer(stem: Stem, input: impl BufRead, mut output: impl Write) -> io::Result<bool> {
+    let mut all_answered = true;
+    for (number, line) in input.split(b'\n').enumerate() {
+        let line = line?;
+        let text = String::from_utf8_lossy(&line);
+        if text.trim().is_empty() {
             continue;
         }
-        let answered = answer_line(stem, &line).with_context(|| format!("line {}", number + 1))?;
+        let answered = answer_line(stem, &text).unwrap_or_else(|error| {
+            all_answered = false;
+            let question = serde_json::from_str(&text).unwrap_or_else(|_| Map::new());
+            unanswered(question, &format!("line {}: {error:#}", number + 1))
+        });
         serde_json::to_writer(&mut output, &answered)?;
         output.write_all(b"\n")?;
     }
     output.flush()?;
-    Ok(())
+    Ok(all_answered)
+}
+
+/// What can be said of a line that has no answer: itself, and why.
+fn unanswered(mut question: Map<String, Value>, why: &str) -> Map<String, Value> {
+    question.insert("error".to_owned(), Value::from(why));
+    question
 }
 
 /// The question of a line with the product's answer.
@@ -146,7 +156,7 @@ pub fn answer_line(stem: Stem, line: &str) -> Result<Map<String, Value>> {
 }
 
 /// The fields of an answer that are compared with the recorded ones; `None` for a line that asks nothing.
-fn judged(stem: Stem, question: &Map<String, Value>) -> Option<&'static [&'static str]> {
+fn judged(stem: Stem, question: &Map<String, Value>) -> Result<Option<&'static [&'static str]>> {
     match stem {
         Stem::MegatronTables => tables::judged(question),
         Stem::MegatronRejects => rejects::judged(question),

@@ -6,8 +6,13 @@ use serde_json::{Map, Value, json};
 
 use super::fields::{keep, optional_size, size, text};
 
-pub(super) fn judged(question: &Map<String, Value>) -> Option<&'static [&'static str]> {
-    (question.get("kind")?.as_str()? == "sweep").then_some(&["reject"])
+pub(super) fn judged(question: &Map<String, Value>) -> Result<Option<&'static [&'static str]>> {
+    Ok(match text(question, "kind")? {
+        "sweep" => Some(&["reject"]),
+        // Refusals met elsewhere, without a configuration.
+        "trace_grid" => None,
+        other => bail!("unknown kind `{other}`; known: sweep, trace_grid"),
+    })
 }
 
 pub(super) fn answer(question: &Map<String, Value>) -> Result<Map<String, Value>> {
@@ -19,7 +24,9 @@ pub(super) fn answer(question: &Map<String, Value>) -> Result<Map<String, Value>
             answer.insert("reject".to_owned(), reject(pp, vp, m, optional_size(question, "N")?));
             Ok(answer)
         }
-        other => bail!("kind `{other}` carries no configuration; known: sweep"),
+        // It asks nothing, so there is nothing to add.
+        "trace_grid" => Ok(question.clone()),
+        other => bail!("unknown kind `{other}`; known: sweep, trace_grid"),
     }
 }
 

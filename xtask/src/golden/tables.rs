@@ -7,13 +7,13 @@ use serde_json::{Map, Value, json};
 use super::fields::{check_rows, keep, optional_size, size, text};
 use super::rejects::reject;
 
-pub(super) fn judged(question: &Map<String, Value>) -> Option<&'static [&'static str]> {
-    match question.get("kind")?.as_str()? {
-        "table" => Some(&["table"]),
-        "pp" => Some(&["total", "ranks", "reject"]),
-        "order" => Some(&["order"]),
-        _ => None,
-    }
+pub(super) fn judged(question: &Map<String, Value>) -> Result<Option<&'static [&'static str]>> {
+    Ok(Some(match text(question, "kind")? {
+        "table" => &["table"],
+        "pp" => &["total", "ranks", "reject"],
+        "order" => &["order"],
+        other => bail!("unknown kind `{other}`; known: order, pp, table"),
+    }))
 }
 
 pub(super) fn answer(question: &Map<String, Value>) -> Result<Map<String, Value>> {

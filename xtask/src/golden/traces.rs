@@ -10,11 +10,12 @@ use super::fields::{check_rows, flag, keep, optional_number, optional_size, size
 const QUESTION: [&str; 13] =
     ["fn", "pp", "rank", "vp", "m", "N", "fwd_only", "overlap", "flush", "batched", "dealloc", "sync_funcs", "ckpt"];
 
-pub(super) fn judged(question: &Map<String, Value>) -> Option<&'static [&'static str]> {
-    match question.get("fn")?.as_str()? {
-        "interleaved" => Some(&["total", "warmup", "remaining", "all_in_warmup", "ev"]),
-        _ => Some(&["ev"]),
-    }
+pub(super) fn judged(question: &Map<String, Value>) -> Result<Option<&'static [&'static str]>> {
+    Ok(Some(match text(question, "fn")? {
+        "interleaved" => &["total", "warmup", "remaining", "all_in_warmup", "ev"],
+        "1f1b" | "nopipe" => &["ev"],
+        other => bail!("unknown fn `{other}`; known: 1f1b, interleaved, nopipe"),
+    }))
 }
 
 pub(super) fn answer(question: &Map<String, Value>, release: SendRelease) -> Result<Map<String, Value>> {

@@ -167,7 +167,8 @@ pub fn run_to_stdout(command: &Command) -> u8 {
         Ok(()) => 0,
         Err(CommandError::Output(error)) if error.kind() == std::io::ErrorKind::BrokenPipe => 0,
         Err(error) => {
-            eprintln!("error: {error}");
+            // Nobody may be left to read it; the exit code still says it.
+            let _ = writeln!(std::io::stderr(), "error: {error}");
             error.exit_code()
         }
     }

@@ -1,6 +1,6 @@
 //! The sizes that layouts are bounded by, the names of flags, and the nearest sizes that work: what errors speak of.
 
-/// The most layers that [`balance()`] takes: its memory grows with layers times stages.
+/// The most layers that [`super::balance()`] takes: its memory grows with layers times stages.
 pub const MAX_BALANCED_LAYERS: usize = 4096;
 /// The most stages, `pp * vp`, that layers are assigned to.
 pub const MAX_STAGES: u32 = 1 << 16;

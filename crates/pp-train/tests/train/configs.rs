@@ -101,7 +101,7 @@ const REFUSED: &[(&str, &[&str])] = &[
         "--mock-data --micro-batch-size 65536 --seq-length 1024",
         &["--micro-batch-size 65536", "4294967296", "works: --micro-batch-size"],
     ),
-    ("--mock-data --micro-batch-size 65536 --microbatches 33000000", &["33000000 microbatches", "GiB"]),
+    ("--mock-data --micro-batch-size 65536 --microbatches 8000000", &["8000000 microbatches", "GiB"]),
     ("--mock-data --threads 100000", &["--threads 100000", "1024"]),
     // Numbers that are none.
     ("--mock-data --pp two", &["--pp `two` is not a whole number of at least 1 and at most 4294967295"]),

@@ -1,5 +1,7 @@
 //! Grids to orders and back.
 
+use std::collections::HashSet;
+
 use super::{Grid, Token};
 use crate::ids::{Microbatch, Rank, Stage};
 use crate::order::{Extent, Order, OrderError};
@@ -86,9 +88,21 @@ impl Grid {
         let expected = u64::from(n_stages) * microbatches;
         let forwards = self.ranked_works().filter(|(_, work)| work.kind == WorkKind::Forward).count() as u64;
         if forwards < expected {
-            return Err(GridError::TooFewForwards { forwards, expected, n_stages, last });
+            let missing = self.first_missing_forward(n_stages);
+            return Err(GridError::TooFewForwards { forwards, expected, n_stages, last, missing });
         }
         Ok(())
+    }
+
+    /// By stage, then microbatch; it is among the first that are not there, so few are looked at.
+    fn first_missing_forward(&self, n_stages: u32) -> Work {
+        let forwards: HashSet<Work> =
+            self.ranked_works().map(|(_, work)| work).filter(|work| work.kind == WorkKind::Forward).collect();
+        let all =
+            (0..n_stages).flat_map(|stage| (0..=u32::MAX).map(move |m| Work::forward(Stage(stage), Microbatch(m))));
+        all.take(forwards.len() + 1)
+            .find(|work| !forwards.contains(work))
+            .unwrap_or(Work::forward(Stage(0), Microbatch(0)))
     }
 
     fn ranked_works(&self) -> impl Iterator<Item = (Rank, Work)> {
@@ -156,8 +170,8 @@ pub enum GridError {
     },
     /// Some forwards are missing.
     #[error(
-        "{forwards} forwards stand here, but stages 0..{n_stages} and microbatches 0..={last} need {expected}: each stage \
-         one per microbatch"
+        "{forwards} forwards stand here, but stages 0..{n_stages} and microbatches 0..={last} need {expected}, each stage \
+         one per microbatch; the first missing is {missing}"
     )]
     TooFewForwards {
         /// Forwards there are.
@@ -168,6 +182,8 @@ pub enum GridError {
         n_stages: u32,
         /// The highest microbatch named.
         last: Microbatch,
+        /// The first that is missing.
+        missing: Work,
     },
     /// It does not cover the step.
     #[error(transparent)]
