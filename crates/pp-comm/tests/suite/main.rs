@@ -5,4 +5,5 @@ mod collectives;
 mod common;
 mod conformance;
 mod executor;
+mod policies;
 mod rendezvous;
