@@ -32,11 +32,6 @@ impl WorkKind {
             Self::BackwardWeight => 'W',
         }
     }
-
-    /// Whether it yields the gradient of the stage's input (`B` or `I`).
-    pub const fn gives_input_gradient(self) -> bool {
-        matches!(self, Self::Backward | Self::BackwardInput)
-    }
 }
 
 /// One computation: a kind, a global stage and a microbatch.

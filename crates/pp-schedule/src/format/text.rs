@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use crate::simulate::{Span, Timeline};
 
 /// The narrowest width a drawing fits into, in characters.
-pub const MIN_WIDTH: usize = 40;
+const MIN_WIDTH: usize = 40;
 
 /// Draws a timeline. Each computation stands as its token (`2F0`: stage, kind, microbatch) where it starts; `-` goes on
 /// for as long as it takes, and `.` is a rank that waits.

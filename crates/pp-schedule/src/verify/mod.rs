@@ -60,11 +60,6 @@ impl VerifiedProgram {
         &self.program
     }
 
-    /// The program, no longer known to be verified.
-    pub fn into_program(self) -> Program {
-        self.program
-    }
-
     /// The fingerprints by which a rank that built its own program can tell that it is part of this one.
     pub fn certificate(&self) -> Certificate {
         Certificate::of(&self.program)
