@@ -41,7 +41,13 @@ impl Fingerprint {
         hash.len(program.computes.len());
         for compute in &program.computes {
             let work = compute.work;
-            hash.words([work.kind as u32, work.stage.0, work.microbatch.0, compute.recompute as u32]);
+            hash.words([
+                work.kind as u32,
+                work.stage.0,
+                work.microbatch.0,
+                compute.recompute as u32,
+                compute.overlaps_next.into(),
+            ]);
             hash.words([compute.saved, compute.input, compute.output].map(slot_word));
         }
         hash.len(program.transfers.len());

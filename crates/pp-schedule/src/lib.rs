@@ -52,12 +52,12 @@ pub use groups::Groups;
 pub use ids::{ChannelId, Chunk, Direction, Microbatch, Rank, Stage};
 pub use layout::{Assignment, LayerPartition, LayoutError, LayoutPattern, LayoutSpec};
 pub use order::{Extent, Order, OrderError};
-pub use placement::Placement;
+pub use placement::{Placement, Shape};
 pub use program::{
     Action, Carries, Channel, Compute, Mark, Program, RankProgram, Recompute, Role, Slot, SlotClass, Step, Transfer,
 };
 pub use receive::receive_after;
-pub use schedules::rank_order;
+pub use schedules::{rank_order, rank_pairs};
 pub use table::ScheduleTable;
 pub use verify::{VerifiedProgram, VerifyError, verify};
 pub use work::{ParseWorkError, Work, WorkKind};

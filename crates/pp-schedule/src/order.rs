@@ -49,13 +49,16 @@ impl Extent {
 pub struct Order {
     extent: Extent,
     rows: Vec<Vec<Work>>,
+    /// By rank, ascending: where a forward stands that overlaps with the backward after it.
+    pairs: Vec<Vec<u32>>,
 }
 
 impl Order {
     /// The order that a configuration's generator makes.
     pub fn generate(config: &ScheduleConfig) -> Self {
         let rows = (0..config.pp()).map(|rank| schedules::rank_order(config, Rank(rank))).collect();
-        Self { extent: config.into(), rows }
+        let pairs = (0..config.pp()).map(|rank| schedules::rank_pairs(config, Rank(rank))).collect();
+        Self { extent: config.into(), rows, pairs }
     }
 
     /// An order made elsewhere.
@@ -76,7 +79,41 @@ impl Order {
         for (rank, row) in rows.iter().enumerate() {
             check_row(extent, Rank(rank as u32), row.iter().copied())?;
         }
-        Ok(Self { extent, rows })
+        let pairs = vec![Vec::new(); rows.len()];
+        Ok(Self { extent, rows, pairs })
+    }
+
+    /// The same order with overlapped pairs: by rank, ascending, where a forward stands that runs together with the full
+    /// backward after it. In the order they stand one after the other, and so they run where nothing can overlap them.
+    ///
+    /// # Errors
+    /// [`OrderError::NotAPair`] where no forward stands, no full backward after it, or one computation is in two pairs;
+    /// [`OrderError::Ranks`] unless there is a list per rank.
+    pub fn with_pairs(self, pairs: Vec<Vec<u32>>) -> Result<Self, OrderError> {
+        if pairs.len() != self.rows.len() {
+            return Err(OrderError::Ranks { given: pairs.len(), expected: self.rows.len() });
+        }
+        for (rank, (starts, row)) in pairs.iter().zip(&self.rows).enumerate() {
+            let mut free_from = 0;
+            for &start in starts {
+                let kind = |index: u32| row.get(index as usize).map(|work| work.kind);
+                let is_pair = kind(start) == Some(WorkKind::Forward)
+                    && start.checked_add(1).and_then(kind) == Some(WorkKind::Backward);
+                if start < free_from || !is_pair {
+                    return Err(OrderError::NotAPair { rank: Rank(rank as u32), start });
+                }
+                free_from = start + 2;
+            }
+        }
+        Ok(Self { pairs, ..self })
+    }
+
+    /// Where a rank's overlapped pairs start, ascending; see [`Order::with_pairs`].
+    ///
+    /// # Panics
+    /// If there is no such rank.
+    pub fn pairs(&self, rank: Rank) -> &[u32] {
+        &self.pairs[rank.idx()]
     }
 
     /// What it is over.
@@ -222,6 +259,14 @@ pub enum OrderError {
         rank: Rank,
         /// The computation.
         work: Work,
+    },
+    /// An overlapped pair that is none.
+    #[error("rank {rank}, computation {start}: an overlapped pair is a forward and the full backward right after it")]
+    NotAPair {
+        /// The rank.
+        rank: Rank,
+        /// Where the pair starts in the rank's row.
+        start: u32,
     },
     /// Something is missing or too much for one stage and microbatch.
     #[error("rank {rank}: stage {stage}, microbatch {microbatch} has {fault}")]

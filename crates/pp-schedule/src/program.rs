@@ -96,6 +96,8 @@ pub struct Compute {
     pub work: Work,
     /// What a forward keeps for its backward.
     pub recompute: Recompute,
+    /// Whether it overlaps with the computation after it; an executor that cannot overlap them runs one after the other.
+    pub overlaps_next: bool,
     /// Where its state is kept: a forward fills it, a backward empties it. None in a forward-only program.
     pub saved: Option<Slot>,
     /// The slot it takes its activation or gradient from; none at the pipeline's ends.

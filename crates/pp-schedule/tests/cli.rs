@@ -155,14 +155,24 @@ fn what_is_wrong_is_named_by_row_column_and_token() {
 }
 
 #[test]
+fn stages_may_be_dealt_as_a_v() {
+    for text in ["0F0,3F0\n1F0,2F0\n", "0F0,0SEND_F0,3RECV_F0,3F0\n1RECV_F0,1F0,2F0,2SEND_F0\n"] {
+        let (code, message) = verify_text("v", text, &[]);
+        assert!(code == 0 && message.contains("2 messages"), "{text}: {message}");
+    }
+}
+
+#[test]
 fn what_cannot_be_judged_says_why() {
     for (text, part) in [
         ("0F0,2F0junk\n", "(line 1, column 2): `2F0junk`: expected the end of the cell"),
         ("", "no computations"),
         ("0F0,2F0\n1F0\n", "3 stages do not divide over 2 ranks"),
-        // DualPipeV and ZBV put stages on ranks as a V.
-        ("0F0,3F0\n1F0,2F0\n", "other placements (such as a V) cannot be made an order yet"),
-        ("0F0,0SEND_F0,3RECV_F0,3F0\n1RECV_F0,1F0,2F0,2SEND_F0\n", "other placements (such as a V)"),
+        (
+            "0F0,1F0\n2F0,3F0\n",
+            "stage 1 stands on rank 0, but stages are dealt to ranks in a loop (0, 1, 2, 0, 1, 2) or in",
+        ),
+        ("0F0,1F0,1SEND_F0\n2RECV_F0,2F0,3F0\n", "here a loop puts it on rank 1"),
     ] {
         let (code, message) = verify_text("unreadable", text, &[]);
         assert!(code == 2 && message.contains(part), "{text}: {message}");

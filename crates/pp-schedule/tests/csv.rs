@@ -4,8 +4,8 @@ use pp_schedule::format::csv::{
     CsvError, CsvErrorKind, Expected, Grid, GridError, MarkKind, Token, TransferKind, write_row,
 };
 use pp_schedule::{
-    GPipeBackward, Microbatch, Order, OrderError, Rank, ScheduleConfig, ScheduleKind, ScheduleSpec, Stage, Work,
-    WorkKind,
+    GPipeBackward, Microbatch, Order, OrderError, Placement, Rank, ScheduleConfig, ScheduleKind, ScheduleSpec, Shape,
+    Stage, Work, WorkKind,
 };
 use proptest::prelude::*;
 
@@ -38,8 +38,12 @@ fn torchs_text_round_trips() {
     assert_eq!(overlap.works().map(|work| work.to_string()).collect::<Vec<_>>(), ["0F3", "3B1"]);
     assert_eq!(grid.rows[0][0], Some(Token::Mark { kind: MarkKind::Unshard, stage: Stage(0) }));
     assert_eq!(grid.stage_to_rank(), Ok([0, 1, 1, 0].map(Rank).to_vec()));
-    let error = grid.compute_only().to_order().expect_err("a V");
-    assert_eq!(error, GridError::NotLooped { stage: Stage(2), rank: Rank(1), expected: Rank(0) });
+    let order = grid.compute_only().to_order().expect("a V");
+    assert_eq!(order.extent().placement, Placement::v(2));
+    assert_eq!(Grid::from(&order), grid.compute_only());
+    let error = parse("0F0,3F0\n1F0\n2F0,4F0,5F0").to_order().expect_err("neither loop nor V");
+    let (stage, rank, expected) = (Stage(4), Rank(2), Rank(1));
+    assert_eq!(error, GridError::NoPlacement { stage, rank, shape: Shape::Loop, expected });
 }
 
 #[test]
@@ -167,7 +171,10 @@ fn a_grid_that_is_no_order_is_refused() {
     );
     assert_eq!(refuse("0F0\n0F1"), GridError::OnTwoRanks { stage: Stage(0), ranks: [Rank(0), Rank(1)] });
     assert_eq!(refuse("0F0\n2F0"), GridError::OnNoRank { stage: Stage(1), highest: Stage(2) });
-    assert_eq!(refuse("1F0\n0F0"), GridError::NotLooped { stage: Stage(0), rank: Rank(1), expected: Rank(0) });
+    assert_eq!(
+        refuse("1F0\n0F0"),
+        GridError::NoPlacement { stage: Stage(0), rank: Rank(1), shape: Shape::Loop, expected: Rank(0) }
+    );
     assert_eq!(refuse("0F0,2F0\n1F0"), GridError::StagesNotDivisible { n_stages: 3, n_ranks: 2 });
     let idle = refuse("0F0\n\n");
     assert_eq!(idle, GridError::StagesNotDivisible { n_stages: 1, n_ranks: 2 });

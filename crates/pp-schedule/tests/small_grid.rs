@@ -169,7 +169,7 @@ fn closed_forms_equal_what_is_built() {
             let slots = program.ranks[rank.idx()].n_slots(SlotClass::Saved);
             assert_eq!(slots as u32, figures::peak_in_flight(&config, rank), "{config:?} rank {rank}");
         }
-        let timeline = Timeline::new(&Order::generate(&config), Costs::UNIT).expect("runs");
+        let timeline = Timeline::of_order(&Order::generate(&config), &Costs::UNIT).expect("runs");
         if let Some(bubble) = figures::ideal_bubble(&config) {
             assert!((timeline.bubble() - bubble).abs() < 1e-12, "{config:?}: {} {bubble}", timeline.bubble());
             with_bubbles_known += 1;
@@ -184,7 +184,7 @@ fn makespans_of_the_known_settings() {
     use pp_schedule::simulate::{Costs, Timeline};
     let makespan = |spec: ScheduleSpec| {
         let config = ScheduleConfig::new(&spec).expect("valid");
-        let timeline = Timeline::new(&Order::generate(&config), Costs::UNIT).expect("runs");
+        let timeline = Timeline::of_order(&Order::generate(&config), &Costs::UNIT).expect("runs");
         timeline.makespan() as f64 / f64::from(spec.vp)
     };
     assert_eq!(makespan(ScheduleSpec::new(4, 1, 8)), 33.0);

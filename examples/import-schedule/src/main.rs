@@ -40,7 +40,7 @@ fn prove_an_own_order() -> Result<(), Box<dyn Error>> {
     let rows = rows.into_iter().map(parse).collect::<Result<Vec<_>, _>>()?;
     let order = Order::new(Extent::from(&base), rows)?;
     let verified = verify(lanes::lower_order(&order, lanes::Options::for_config(&base)))?;
-    let timeline = Timeline::new(&order, Costs::UNIT)?;
+    let timeline = Timeline::of_order(&order, &Costs::UNIT)?;
     println!("an order of one's own: proved for {} ranks", verified.program().ranks.len());
     println!("{}", pp_schedule::format::text::draw(&timeline, 100));
     Ok(())

@@ -40,7 +40,7 @@ pub(super) fn run(args: &ShowArgs, out: &mut dyn Write) -> Result<(), CommandErr
     if let Some(rank) = args.actions {
         return actions(&verified, rank, out);
     }
-    let timeline = Timeline::new(&Order::generate(&config), Costs::UNIT)?;
+    let timeline = Timeline::of_order(&Order::generate(&config), &Costs::UNIT)?;
     let width = args.width.or_else(terminal_width).unwrap_or(100);
     let cells = timeline.makespan().saturating_mul(u64::from(config.pp()));
     if cells <= MAX_DRAWN_CELLS {

@@ -212,7 +212,7 @@ fn proved(program: &Program, args: &VerifyArgs, out: &mut dyn Write) -> Result<(
 /// Why a grid is no order: a request that cannot be judged, or one that is judged and found wrong.
 fn no_order(grid: &Grid, error: GridError) -> CommandError {
     let at: Vec<Cell> = match &error {
-        GridError::Empty | GridError::NotLooped { .. } | GridError::StagesNotDivisible { .. } => {
+        GridError::Empty | GridError::NoPlacement { .. } | GridError::StagesNotDivisible { .. } => {
             return CommandError::Grid(error);
         }
         GridError::OnTwoRanks { stage, ranks } => {

@@ -14,7 +14,7 @@ const MIN_WIDTH: usize = 40;
 /// use pp_schedule::simulate::{Costs, Timeline};
 /// use pp_schedule::{Order, ScheduleConfig, ScheduleSpec, format::text};
 /// let order = Order::generate(&ScheduleConfig::new(&ScheduleSpec::new(2, 1, 2)).unwrap());
-/// let timeline = Timeline::new(&order, Costs::UNIT).unwrap();
+/// let timeline = Timeline::of_order(&order, &Costs::UNIT).unwrap();
 /// assert_eq!(
 ///     text::draw(&timeline, 80),
 ///     "time   0   1   2   3   4   5   6   7   8\n\

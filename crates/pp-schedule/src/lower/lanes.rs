@@ -52,7 +52,8 @@ pub fn lower_rank(config: &ScheduleConfig, rank: Rank) -> (RankProgram, Vec<crat
     let extent = Extent::from(config);
     let map = ChannelMap::new(extent);
     let row = |rank| Cow::Owned(schedules::rank_order(config, rank));
-    let program = lower_row(extent, Options::for_config(config), &map, rank, row);
+    let pairs = schedules::rank_pairs(config, rank);
+    let program = lower_row(extent, Options::for_config(config), &map, (rank, &pairs), row);
     (program, map.into_channels())
 }
 
@@ -61,7 +62,8 @@ pub fn lower_order(order: &Order, options: Options) -> Program {
     let extent = order.extent();
     let map = ChannelMap::new(extent);
     let row = |rank: Rank| Cow::Borrowed(order.rows()[rank.idx()].as_slice());
-    let ranks = (0..extent.placement.n_ranks()).map(|rank| lower_row(extent, options, &map, Rank(rank), row)).collect();
+    let ranks = (0..extent.placement.n_ranks()).map(Rank);
+    let ranks = ranks.map(|rank| lower_row(extent, options, &map, (rank, order.pairs(rank)), row)).collect();
     Program { extent, channels: map.into_channels(), ranks }
 }
 
@@ -69,7 +71,7 @@ fn lower_row<'a>(
     extent: Extent,
     options: Options,
     map: &ChannelMap,
-    rank: Rank,
+    (rank, pairs): (Rank, &[u32]),
     row: impl Fn(Rank) -> Cow<'a, [Work]>,
 ) -> RankProgram {
     let mine = row(rank);
@@ -92,6 +94,9 @@ fn lower_row<'a>(
         lowering.compute(work);
     }
     lowering.drain();
+    for &start in pairs {
+        lowering.program.computes[start as usize].overlaps_next = true;
+    }
     lowering.program
 }
 
@@ -251,7 +256,8 @@ impl<'a> Lowering<'a> {
         });
         let saved = self.state(work.kind, index);
         self.program.actions.push(Action::Compute(self.program.computes.len() as u32));
-        self.program.computes.push(Compute { work, recompute: Recompute::ModelDefault, saved, input, output });
+        let (recompute, overlaps_next) = (Recompute::ModelDefault, false);
+        self.program.computes.push(Compute { work, recompute, overlaps_next, saved, input, output });
         if let Some(slot) = input {
             self.pools[slot.class() as usize].give_back(slot);
         }

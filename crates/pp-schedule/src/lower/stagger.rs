@@ -186,7 +186,7 @@ impl<'a> Turns<'a> {
         let made = made.map(|message| (message, self.pools[SlotClass::Send as usize].take()));
         self.program.actions.push(Action::Compute(self.program.computes.len() as u32));
         let (recompute, output) = (Recompute::ModelDefault, made.map(|(_, slot)| slot));
-        self.program.computes.push(Compute { work, recompute, saved, input, output });
+        self.program.computes.push(Compute { work, recompute, overlaps_next: false, saved, input, output });
         if let Some(slot) = input {
             self.pools[SlotClass::Receive as usize].give_back(slot);
         }

@@ -318,9 +318,9 @@ impl<'a> Row<'a> {
         // Both inputs are waited for before either runs.
         let first_input = self.input(first)?;
         let second_input = second.map(|work| self.input(work)).transpose()?;
-        self.run_work(first, first_input);
+        self.run_work(first, first_input, second.is_some());
         if let Some(work) = second {
-            self.run_work(work, second_input.flatten());
+            self.run_work(work, second_input.flatten(), false);
         }
         Ok(())
     }
@@ -341,7 +341,7 @@ impl<'a> Row<'a> {
         }
     }
 
-    fn run_work(&mut self, work: Work, input: Option<Slot>) {
+    fn run_work(&mut self, work: Work, input: Option<Slot>, overlaps_next: bool) {
         let local = self.extent.local_idx(work);
         let output = output_of(work, self.extent.placement).map(|message| {
             let leaves = self.wiring.carrying(message).is_some();
@@ -357,7 +357,8 @@ impl<'a> Row<'a> {
         });
         let saved = self.state(work);
         self.push(Action::Compute(self.program.computes.len() as u32));
-        self.program.computes.push(Compute { work, recompute: Recompute::ModelDefault, saved, input, output });
+        let recompute = Recompute::ModelDefault;
+        self.program.computes.push(Compute { work, recompute, overlaps_next, saved, input, output });
         if let Some(slot) = input {
             self.pools[slot.class() as usize].give_back(slot);
         }

@@ -18,3 +18,12 @@ pub fn rank_order(config: &ScheduleConfig, rank: Rank) -> Vec<Work> {
         ScheduleKind::Interleaved => interleaved::order(config, rank),
     }
 }
+
+/// Where, in [`rank_order`], a forward stands that overlaps with the backward after it; see [`crate::Order::with_pairs`].
+pub fn rank_pairs(config: &ScheduleConfig, _rank: Rank) -> Vec<u32> {
+    match config.kind() {
+        ScheduleKind::NoPipelining | ScheduleKind::GPipe | ScheduleKind::OneFOneB | ScheduleKind::Interleaved => {
+            Vec::new()
+        }
+    }
+}

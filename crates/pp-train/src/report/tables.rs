@@ -148,7 +148,7 @@ fn figures(config: &TrainConfig) -> String {
 }
 
 fn drawing(config: &TrainConfig) -> Option<String> {
-    let timeline = Timeline::new(&Order::generate(&config.schedule), Costs::UNIT).ok()?;
+    let timeline = Timeline::of_order(&Order::generate(&config.schedule), &Costs::UNIT).ok()?;
     let cell = 4;
     let narrow = timeline.makespan() * cell <= MAX_PANELS * DRAW_WIDTH as u64;
     narrow.then(|| {

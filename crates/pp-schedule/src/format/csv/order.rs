@@ -5,15 +5,31 @@ use std::collections::HashSet;
 use super::{Grid, Token};
 use crate::ids::{Microbatch, Rank, Stage};
 use crate::order::{Extent, Order, OrderError};
-use crate::placement::Placement;
+use crate::placement::{Placement, Shape};
 use crate::work::{Work, WorkKind};
 
 impl From<&Order> for Grid {
     /// A row per rank, without idle steps.
     fn from(order: &Order) -> Self {
-        let row = |row: &Vec<Work>| row.iter().map(|work| Some(Token::Work(*work))).collect();
-        Self { rows: order.rows().iter().map(row).collect() }
+        let rows = (0..).map(Rank).zip(order.rows()).map(|(rank, row)| tokens(row, order.pairs(rank)));
+        Self { rows: rows.collect() }
     }
+}
+
+/// A row's cells, with its overlapped pairs in one cell each.
+fn tokens(row: &[Work], pairs: &[u32]) -> Vec<Option<Token>> {
+    let (mut pairs, mut cells) = (pairs.iter().peekable(), Vec::with_capacity(row.len()));
+    let mut works = (0..).zip(row);
+    while let Some((index, work)) = works.next() {
+        let second = pairs.next_if(|start| **start == index).and_then(|_| works.next());
+        cells.push(Some(match second {
+            None => Token::Work(*work),
+            Some((_, second)) => {
+                Token::Overlap { forward: (work.stage, work.microbatch), backward: (second.stage, second.microbatch) }
+            }
+        }));
+    }
+    cells
 }
 
 impl Grid {
@@ -42,12 +58,11 @@ impl Grid {
         }
     }
 
-    /// The order of a grid without transfers: idle steps and marks are left out, an overlapped pair becomes its forward,
-    /// then its backward. The number of stages and microbatches are those that are named.
+    /// The order of a grid without transfers: idle steps and marks are left out. The number of stages and microbatches are those that are named.
     ///
     /// # Errors
-    /// [`GridError`] if there is a transfer (see [`Grid::compute_only`]), stages are not dealt to ranks in a loop as
-    /// [`Placement`] has it, or something is missing or stands twice.
+    /// [`GridError`] if there is a transfer (see [`Grid::compute_only`]), stages are not dealt to ranks in a loop or a V as
+    /// [`Placement`] has them, or something is missing or stands twice.
     pub fn to_order(&self) -> Result<Order, GridError> {
         for (rank, row) in self.rows.iter().enumerate() {
             let transfer = |cell: &Option<Token>| matches!(cell, Some(Token::Transfer { .. }));
@@ -55,30 +70,51 @@ impl Grid {
                 return Err(GridError::Transfer { rank: Rank(rank as u32), step, token: *token });
             }
         }
-        let placement = self.looped_placement()?;
+        let placement = self.placement()?;
         let works = || self.ranked_works().map(|(_, work)| work);
         let last = works().map(|work| work.microbatch).max().ok_or(GridError::Empty)?;
         let forward_only = works().all(|work| work.kind == WorkKind::Forward);
         self.check_forwards(placement, last)?;
         let extent = Extent { placement, microbatches: last.0 + 1, forward_only };
         let rows = self.rows.iter().map(|row| row.iter().flatten().flat_map(|token| token.works()).collect());
-        Ok(Order::new(extent, rows.collect())?)
+        Ok(Order::new(extent, rows.collect())?.with_pairs(self.pairs())?)
     }
 
-    /// The loop that the stages are dealt in.
-    fn looped_placement(&self) -> Result<Placement, GridError> {
+    /// By rank: where, among its computations, the overlapped pairs start.
+    fn pairs(&self) -> Vec<Vec<u32>> {
+        let row = |row: &Vec<Option<Token>>| {
+            let mut n_works = 0;
+            let mut starts = Vec::new();
+            for token in row.iter().flatten() {
+                if matches!(token, Token::Overlap { .. }) {
+                    starts.push(n_works);
+                }
+                n_works += token.works().count() as u32;
+            }
+            starts
+        };
+        self.rows.iter().map(row).collect()
+    }
+
+    /// The loop or V that the stages are dealt in.
+    pub(super) fn placement(&self) -> Result<Placement, GridError> {
         let stage_to_rank = self.stage_to_rank()?;
         let (n_ranks, n_stages) = (self.rows.len(), stage_to_rank.len());
-        for (stage, rank) in stage_to_rank.iter().enumerate() {
-            if rank.idx() != stage % n_ranks {
-                let expected = Rank((stage % n_ranks) as u32);
-                return Err(GridError::NotLooped { stage: Stage(stage as u32), rank: *rank, expected });
-            }
-        }
         if !n_stages.is_multiple_of(n_ranks) {
             return Err(GridError::StagesNotDivisible { n_stages, n_ranks });
         }
-        Ok(Placement::new(n_ranks as u32, (n_stages / n_ranks) as u32))
+        let mut candidates = [Shape::Loop, Shape::V].map(|shape| {
+            let placement = Placement::shaped(shape, n_ranks as u32, (n_stages / n_ranks) as u32);
+            let elsewhere = |(stage, rank): (usize, &Rank)| placement.rank_of(Stage(stage as u32)) != *rank;
+            (stage_to_rank.iter().enumerate().position(elsewhere), placement)
+        });
+        // The one that goes on longest is the one that was meant.
+        candidates.sort_by_key(|(first_elsewhere, _)| std::cmp::Reverse(first_elsewhere.unwrap_or(usize::MAX)));
+        let (first_elsewhere, placement) = candidates[0];
+        first_elsewhere.map_or(Ok(placement), |stage| {
+            let (rank, stage) = (stage_to_rank[stage], Stage(stage as u32));
+            Err(GridError::NoPlacement { stage, rank, shape: placement.shape(), expected: placement.rank_of(stage) })
+        })
     }
 
     /// Every stage has a forward for each microbatch up to the last one named; counted before anything of that size is
@@ -147,17 +183,19 @@ pub enum GridError {
         /// The highest stage that is named.
         highest: Stage,
     },
-    /// The stages are not dealt in a loop.
+    /// The stages are dealt neither in a loop nor in a V.
     #[error(
-        "stage {stage} stands on rank {rank}, but stages are dealt to ranks in a loop, which puts it on rank {expected}; \
-         other placements (such as a V) cannot be made an order yet"
+        "stage {stage} stands on rank {rank}, but stages are dealt to ranks in a loop (0, 1, 2, 0, 1, 2) or in a V \
+         (0, 1, 2, 2, 1, 0), and here a {} puts it on rank {expected}", shape.name()
     )]
-    NotLooped {
+    NoPlacement {
         /// The first stage that is elsewhere.
         stage: Stage,
         /// Its rank.
         rank: Rank,
-        /// The rank that the loop puts it on.
+        /// The shape that fits the stages before it.
+        shape: Shape,
+        /// The rank that this shape puts it on.
         expected: Rank,
     },
     /// The last round of the loop is not full.

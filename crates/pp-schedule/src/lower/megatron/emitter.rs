@@ -175,7 +175,7 @@ impl<'a> Emitter<'a> {
             slot
         });
         self.program.actions.push(Action::Compute(self.program.computes.len() as u32));
-        self.program.computes.push(Compute { work, recompute, saved, input, output });
+        self.program.computes.push(Compute { work, recompute, overlaps_next: false, saved, input, output });
         if let Some(slot) = input {
             self.pools[slot.class() as usize].give_back(slot);
         }
