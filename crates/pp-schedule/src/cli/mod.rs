@@ -1,7 +1,10 @@
 //! The command line: `pp-schedule`, also reached as `cargo xtask schedule`.
 
+mod costs;
+mod decimal;
 mod policy;
 mod show;
+mod source;
 mod verify;
 
 use std::io::Write;
@@ -125,6 +128,9 @@ pub enum CommandError {
     /// A schedule cannot be judged (exit code 2).
     #[error(transparent)]
     Grid(#[from] crate::format::csv::GridError),
+    /// Costs make no sense (exit code 2).
+    #[error("{0}")]
+    Costs(String),
     /// A schedule was found wrong (exit code 1).
     #[error("refuted: {0}")]
     Refuted(String),
@@ -143,7 +149,8 @@ impl CommandError {
             | Self::NoSuchRank { .. }
             | Self::Input { .. }
             | Self::Csv(_)
-            | Self::Grid(_) => 2,
+            | Self::Grid(_)
+            | Self::Costs(_) => 2,
             Self::Verify(_) | Self::Stuck(_) | Self::Refuted(_) | Self::Output(_) => 1,
         }
     }

@@ -1,17 +1,18 @@
 //! `verify`: a schedule in torch's text form, proved or refuted.
 
 use std::fmt::Write as _;
-use std::io::{Read, Write};
-use std::path::{Path, PathBuf};
+use std::io::Write;
+use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
 use super::CommandError;
+use super::source::read_text;
 use crate::format::csv::{Cell, Grid, GridError, GridProgram, ProgramError, Token};
 use crate::ids::{Rank, Stage};
-use crate::lower::lanes::{self, Options};
 use crate::lower::written::Wires;
-use crate::order::{Extent, Order, OrderError};
+use crate::lower::{Unprovable, lower_judged};
+use crate::order::{Extent, OrderError};
 use crate::program::{Channel, Program};
 use crate::verify::{Queues, Semantics, VerifyError, check_under, explain, places};
 use crate::work::Work;
@@ -100,7 +101,7 @@ fn share_queues_by_pair(program: &mut Program) {
 }
 
 pub(super) fn run(args: &VerifyArgs, out: &mut dyn Write) -> Result<(), CommandError> {
-    let text = read(&args.file)?;
+    let text = read_text(&args.file)?;
     let grid = Grid::parse(&text)?;
     let program = match grid.has_transfers() {
         true => as_written(&grid, args, out)?,
@@ -109,24 +110,18 @@ pub(super) fn run(args: &VerifyArgs, out: &mut dyn Write) -> Result<(), CommandE
     proved(&program, args, out)
 }
 
-fn read(file: &Path) -> Result<String, CommandError> {
-    let mut bytes = Vec::new();
-    let done = match file == Path::new("-") {
-        true => std::io::stdin().lock().read_to_end(&mut bytes).map(|_| ()),
-        false => std::fs::read(file).map(|read| bytes = read),
-    };
-    let bad = |why: String| CommandError::Input { file: file.display().to_string(), why };
-    done.map_err(|error| bad(error.to_string()))?;
-    String::from_utf8(bytes).map_err(|error| bad(format!("not UTF-8 text: {error}")))
-}
-
-/// The program of a grid that says where transfers stand.
-fn as_written(grid: &Grid, args: &VerifyArgs, out: &mut dyn Write) -> Result<Program, CommandError> {
-    let wires = args.queues.wires();
-    let mut written = grid.to_program(wires).map_err(|error| match error {
+/// The program of a grid that says where transfers stand, not verified yet.
+pub(super) fn written(grid: &Grid, wires: Wires) -> Result<GridProgram, CommandError> {
+    grid.to_program(wires).map_err(|error| match error {
         ProgramError::Grid(error) => no_order(grid, error),
         error => CommandError::Refuted(error.to_string()),
-    })?;
+    })
+}
+
+/// Verifies a program that a file states.
+fn as_written(grid: &Grid, args: &VerifyArgs, out: &mut dyn Write) -> Result<Program, CommandError> {
+    let wires = args.queues.wires();
+    let mut written = written(grid, wires)?;
     headline(grid, written.program.extent, out)?;
     let fifo = match wires {
         Wires::PerPair => "one FIFO from each rank to each other, for activations and gradients alike",
@@ -156,29 +151,18 @@ fn refusal(written: &GridProgram, error: &VerifyError) -> String {
 fn lowered(grid: &Grid, args: &VerifyArgs, out: &mut dyn Write) -> Result<Program, CommandError> {
     let order = grid.to_order().map_err(|error| no_order(grid, error))?;
     headline(grid, order.extent(), out)?;
-    let mut tried = Vec::new();
-    let last = loop {
-        let ahead = 1 << tried.len();
-        let options = Options { receives_ahead: ahead, ring_receives_ahead: ahead, sends_in_flight: ahead };
-        let mut program = lanes::lower_order(&order, options);
-        let verdict = args.judge(&mut program);
-        tried.push(ahead.to_string());
-        match verdict {
-            Ok(()) => {
-                writeln!(out, "computations only: transfers added by the lanes policy, {ahead} ahead per channel")?;
-                return Ok(program);
-            }
-            Err(error @ VerifyError::Deadlock(_)) if u64::from(ahead) < most_ahead(&order) => drop(error),
-            Err(error) => break explain(&program, &error),
-        }
-    };
-    let tried = tried.join(", ");
-    Err(CommandError::Refuted(format!("with transfers added by the lanes policy, {tried} ahead per channel: {last}")))
+    let judge = |program: &mut Program| args.judge(program).map(|()| program.clone());
+    let (program, options) = lower_judged(&order, judge).map_err(|error| unprovable(&error))?;
+    let ahead = options.receives_ahead;
+    writeln!(out, "computations only: transfers added by the lanes policy, {ahead} ahead per channel")?;
+    Ok(program)
 }
 
-/// No channel carries more messages than a rank has computations.
-fn most_ahead(order: &Order) -> u64 {
-    order.rows().iter().map(Vec::len).max().unwrap_or(0) as u64
+/// Why no prefetch helps an order.
+pub(super) fn unprovable(error: &Unprovable) -> CommandError {
+    let tried = error.tried.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
+    let why = explain(&error.program, &error.error);
+    CommandError::Refuted(format!("with transfers added by the lanes policy, {tried} ahead per channel: {why}"))
 }
 
 fn headline(grid: &Grid, extent: Extent, out: &mut dyn Write) -> Result<(), CommandError> {
@@ -210,7 +194,7 @@ fn proved(program: &Program, args: &VerifyArgs, out: &mut dyn Write) -> Result<(
 }
 
 /// Why a grid is no order: a request that cannot be judged, or one that is judged and found wrong.
-fn no_order(grid: &Grid, error: GridError) -> CommandError {
+pub(super) fn no_order(grid: &Grid, error: GridError) -> CommandError {
     let at: Vec<Cell> = match &error {
         GridError::Empty | GridError::NoPlacement { .. } | GridError::StagesNotDivisible { .. } => {
             return CommandError::Grid(error);

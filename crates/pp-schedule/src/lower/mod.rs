@@ -2,6 +2,9 @@
 
 pub mod lanes;
 pub mod megatron;
+mod proved;
 mod slots;
 pub mod stagger;
 pub mod written;
+
+pub use proved::{Unprovable, lower_judged, lower_proved};

@@ -1,0 +1,114 @@
+//! What a command is about: a schedule that flags ask for, or one in a file.
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+
+use super::{CommandError, ScheduleArgs};
+use crate::config::ScheduleConfig;
+use crate::format::csv::{Grid, GridProgram};
+use crate::lower::lanes::{self, Options};
+use crate::lower::lower_proved;
+use crate::lower::written::Wires;
+use crate::order::Order;
+use crate::program::Program;
+use crate::verify::{VerifiedProgram, verify};
+
+/// A schedule by flags, or in a file.
+#[derive(Clone, Debug, Args)]
+pub(super) struct SourceArgs {
+    /// A schedule in a file instead of by flags: torch's CSV; `-` for standard input
+    #[arg(value_name = "FILE")]
+    #[arg(conflicts_with_all = [
+        "schedule", "pp", "vp", "microbatches", "group_size", "allow_bubbles", "gpipe_backward", "forward_only",
+    ])]
+    file: Option<PathBuf>,
+    #[command(flatten)]
+    schedule: ScheduleArgs,
+}
+
+/// A schedule, wherever it comes from.
+pub(super) enum Source {
+    /// By flags.
+    Generated(ScheduleConfig, Order),
+    /// From a file that says what is computed.
+    Order { file: String, order: Order },
+    /// From a file that also says what is sent and received.
+    Written { file: String, order: Order, program: Box<GridProgram> },
+}
+
+impl SourceArgs {
+    /// Reads the file, or generates what the flags ask for.
+    pub(super) fn load(&self) -> Result<Source, CommandError> {
+        let Some(path) = &self.file else {
+            let config = self.schedule.config()?;
+            return Ok(Source::Generated(config, Order::generate(&config)));
+        };
+        let grid = Grid::parse(&read_text(path)?)?;
+        let file = name_of(path);
+        if !grid.has_transfers() {
+            let order = grid.to_order().map_err(|error| super::verify::no_order(&grid, error))?;
+            return Ok(Source::Order { file, order });
+        }
+        let written = super::verify::written(&grid, Wires::PerPair)?;
+        let order = grid.compute_only().to_order()?;
+        Ok(Source::Written { file, order, program: Box::new(written) })
+    }
+}
+
+/// How a file is called in titles.
+fn name_of(path: &Path) -> String {
+    if path == Path::new("-") { "standard input".to_owned() } else { path.display().to_string() }
+}
+
+/// The text of a file, or of standard input for `-`.
+pub(super) fn read_text(path: &Path) -> Result<String, CommandError> {
+    let mut bytes = Vec::new();
+    let done = match path == Path::new("-") {
+        true => std::io::stdin().lock().read_to_end(&mut bytes).map(|_| ()),
+        false => std::fs::read(path).map(|read| bytes = read),
+    };
+    let bad = |why: String| CommandError::Input { file: path.display().to_string(), why };
+    done.map_err(|error| bad(error.to_string()))?;
+    String::from_utf8(bytes).map_err(|error| bad(format!("not UTF-8 text: {error}")))
+}
+
+impl Source {
+    /// What is computed.
+    pub(super) const fn order(&self) -> &Order {
+        match self {
+            Self::Generated(_, order) | Self::Order { order, .. } | Self::Written { order, .. } => order,
+        }
+    }
+
+    /// The configuration, where there is one.
+    pub(super) const fn config(&self) -> Option<&ScheduleConfig> {
+        match self {
+            Self::Generated(config, _) => Some(config),
+            Self::Order { .. } | Self::Written { .. } => None,
+        }
+    }
+
+    /// The file, where there is one.
+    pub(super) fn file(&self) -> Option<&str> {
+        match self {
+            Self::Generated(..) => None,
+            Self::Order { file, .. } | Self::Written { file, .. } => Some(file),
+        }
+    }
+
+    /// The verified program: as the file has it, or of the lanes policy, with so many receives and sends ahead per
+    /// channel or else as few as pass.
+    pub(super) fn program(&self, prefetch: Option<u32>) -> Result<VerifiedProgram, CommandError> {
+        let ahead = |ahead| Options { receives_ahead: ahead, ring_receives_ahead: ahead, sends_in_flight: ahead };
+        Ok(match (self, prefetch) {
+            (Self::Written { program, .. }, _) => verify(Program::clone(&program.program))?,
+            (source, Some(prefetch)) => verify(lanes::lower_order(source.order(), ahead(prefetch)))?,
+            (Self::Generated(config, _), None) => verify(lanes::lower(config))?,
+            (Self::Order { order, .. }, None) => {
+                lower_proved(order).map_err(|error| super::verify::unprovable(&error))?.0
+            }
+        })
+    }
+}
