@@ -2,9 +2,13 @@
 
 mod costs;
 mod decimal;
+mod figures;
+mod output;
 mod policy;
 mod show;
+mod simulate;
 mod source;
+mod title;
 mod verify;
 
 use std::io::Write;
@@ -33,6 +37,10 @@ pub enum Command {
     ///
     /// Example: pp-schedule show --pp 4 --vp 2 --microbatches 8
     Show(show::ShowArgs),
+    /// Simulate a step: its length, its bubble, who waits, what decides, how much memory it takes
+    ///
+    /// Example: pp-schedule simulate --schedule 1f1b --pp 8 -m 24 -F 18.5 -B 27.4 --latency 0.6 --unit ms
+    Simulate(simulate::SimulateArgs),
     /// Prove a schedule in torch's text form, or say where it goes wrong
     ///
     /// Without communication cells, the transfers are added by the lanes policy, with as little prefetch as passes. With
@@ -106,6 +114,9 @@ pub enum CommandError {
     /// The order cannot run (exit code 1).
     #[error(transparent)]
     Stuck(#[from] crate::simulate::Stuck),
+    /// A program that does not run to its end (exit code 1).
+    #[error(transparent)]
+    Unplayable(#[from] crate::simulate::Unplayable),
     /// A rank was named that is not there (exit code 2).
     #[error("--actions {rank}: there are ranks 0..{n_ranks}")]
     NoSuchRank {
@@ -117,6 +128,14 @@ pub enum CommandError {
     /// A file could not be read (exit code 2).
     #[error("{file}: {why}")]
     Input {
+        /// The file named.
+        file: String,
+        /// What went wrong.
+        why: String,
+    },
+    /// A file could not be written (exit code 1).
+    #[error("cannot write {file}: {why}")]
+    File {
         /// The file named.
         file: String,
         /// What went wrong.
@@ -151,7 +170,12 @@ impl CommandError {
             | Self::Csv(_)
             | Self::Grid(_)
             | Self::Costs(_) => 2,
-            Self::Verify(_) | Self::Stuck(_) | Self::Refuted(_) | Self::Output(_) => 1,
+            Self::Verify(_)
+            | Self::Stuck(_)
+            | Self::Unplayable(_)
+            | Self::Refuted(_)
+            | Self::Output(_)
+            | Self::File { .. } => 1,
         }
     }
 }
@@ -163,6 +187,7 @@ impl CommandError {
 pub fn run(command: &Command, out: &mut dyn Write) -> Result<(), CommandError> {
     match command {
         Command::Show(args) => show::run(args, out),
+        Command::Simulate(args) => simulate::run(args, out),
         Command::Verify(args) => verify::run(args, out),
     }
 }

@@ -148,6 +148,18 @@ impl Costs {
         self.links[message.stage.min(message.made_by()).idx()]
     }
 
+    /// The costs of every stage, where they are the same and messages are free.
+    pub fn uniform_stage(&self, placement: Placement) -> Option<StageCosts> {
+        let free = |link: &Link| link.delay() == 0;
+        let same = self.stages.iter().all(|stage| *stage == self.base);
+        let free = match (placement.n_ranks(), self.links.is_empty()) {
+            (1, _) => true,
+            (_, true) => free(&self.link),
+            (_, false) => self.links.iter().all(free),
+        };
+        (same && free && self.pair.is_none()).then_some(self.base)
+    }
+
     /// Whether every stage and boundary of a placement has its costs.
     pub fn covers(&self, placement: Placement) -> bool {
         let n_stages = placement.n_stages() as usize;

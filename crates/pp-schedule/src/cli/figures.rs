@@ -1,0 +1,228 @@
+//! Figures of a simulated step, as text and as JSON.
+
+use std::fmt::Write as _;
+
+use serde_json::{Value, json};
+
+use super::output::Subject;
+use crate::ids::Rank;
+use crate::simulate::{Costs, RankReport, Report, Scale};
+
+/// The longest critical path that is written out, in computations.
+const PATH_SHOWN: usize = 12;
+
+/// A time in units, with as many digits as it needs and no more than four after the point.
+pub(super) fn time(ticks: u64, scale: &Scale) -> String {
+    let text = format!("{:.4}", scale.of(ticks));
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+/// Bytes for people.
+pub(super) fn bytes(bytes: u64) -> String {
+    const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
+    let mut value = bytes as f64;
+    let mut unit = None;
+    for larger in UNITS {
+        if value < 1024.0 {
+            break;
+        }
+        value /= 1024.0;
+        unit = Some(larger);
+    }
+    unit.map_or_else(|| format!("{bytes} B"), |unit| format!("{value:.2} {unit}"))
+}
+
+/// All figures, as text.
+pub(super) fn simulated(subject: &Subject<'_>) -> String {
+    let Subject { report, priced, clock, .. } = subject;
+    let scale = &priced.scale;
+    let unit = &scale.unit;
+    let longest = report.ranks.iter().max_by_key(|rank| (rank.end - rank.start, std::cmp::Reverse(rank.rank)));
+    let longest = longest.map_or(Rank(0), |rank| rank.rank);
+    let mut text = format!("{}\n", subject.title());
+    let mut line = |name: &str, value: String| {
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "{name:<14} {value}");
+    };
+    line("clock", clock.clone());
+    line("costs", costs_text(subject));
+    line("makespan", format!("{} {unit}", time(report.makespan, scale)));
+    line("longest stage", format!("{} {unit}, rank {longest}", time(report.longest_stage, scale)));
+    line("bubble", format!("{:.2} % of the makespan{}", 100.0 * report.bubble, subject.closed_form()));
+    line("", format!("{:.2} % of the longest stage time", 100.0 * report.longest_stage_bubble));
+    line("critical path", path_text(subject));
+    text.push('\n');
+    text.push_str(&table(report, scale, !priced.bytes.is_empty()));
+    text
+}
+
+fn path_text(subject: &Subject<'_>) -> String {
+    let path = &subject.report.critical_path;
+    let rows = subject.timeline.rows();
+    let tokens = path.steps.iter().map(|(rank, index)| rows[rank.idx()][*index as usize].work.to_string());
+    let tokens: Vec<String> = tokens.collect();
+    let shown = match tokens.len() {
+        0..=PATH_SHOWN => tokens.join(" "),
+        len => format!("{} .. {}", tokens[..PATH_SHOWN / 2].join(" "), tokens[len - PATH_SHOWN / 2..].join(" ")),
+    };
+    let scale = &subject.priced.scale;
+    format!(
+        "{} of computing, {} of messages; {} computations: {shown}",
+        time(path.compute, scale),
+        time(path.communication, scale),
+        tokens.len()
+    )
+}
+
+fn costs_text(subject: &Subject<'_>) -> String {
+    let (costs, scale) = (&subject.priced.costs, &subject.priced.scale);
+    let placement = subject.source.order().extent().placement;
+    let mut distinct: Vec<String> = Vec::new();
+    for stage in (0..placement.n_stages()).map(crate::ids::Stage) {
+        let of = costs.stage(stage);
+        let [f, b, i, w] =
+            [of.forward, of.backward, of.backward_input, of.backward_weight].map(|ticks| time(ticks, scale));
+        let text = format!("F {f}, B {b}, I {i}, W {w}");
+        if !distinct.contains(&text) {
+            distinct.push(text);
+        }
+    }
+    let computing = match &distinct[..] {
+        [one] => one.clone(),
+        many => format!("by stage, such as {}", many[0]),
+    };
+    format!("{computing} {}; {}", scale.unit, messages_text(costs, placement, scale))
+}
+
+fn messages_text(costs: &Costs, placement: crate::placement::Placement, scale: &Scale) -> String {
+    let links = (1..placement.n_stages()).map(|stage| {
+        costs.link(crate::deps::Message {
+            direction: crate::ids::Direction::Forward,
+            stage: crate::ids::Stage(stage),
+            microbatch: crate::ids::Microbatch(0),
+        })
+    });
+    match links.max_by_key(|link| link.delay()) {
+        None => "no messages".to_owned(),
+        Some(link) if link.delay() == 0 => "messages free".to_owned(),
+        Some(link) => {
+            format!(
+                "a message {} on its way, its channel taken {}",
+                time(link.delay(), scale),
+                time(link.transfer, scale)
+            )
+        }
+    }
+}
+
+fn table(report: &Report, scale: &Scale, with_bytes: bool) -> String {
+    let mut head =
+        ["rank", "busy", "wait", "idle", "busy %", "in flight", "deferred", "saved"].map(str::to_owned).to_vec();
+    if with_bytes {
+        head.push("peak memory".to_owned());
+    }
+    let mut rows = vec![head];
+    for rank in &report.ranks {
+        let mut row = vec![rank.rank.to_string()];
+        row.extend([rank.busy, rank.wait, rank.idle].map(|ticks| time(ticks, scale)));
+        row.push(format!("{:.1}", share(rank, report)));
+        row.extend([rank.peak_in_flight, rank.peak_deferred, rank.peak_saved].map(|count| count.to_string()));
+        if with_bytes {
+            row.push(bytes(rank.peak_bytes));
+        }
+        rows.push(row);
+    }
+    columns(&rows)
+}
+
+fn share(rank: &RankReport, report: &Report) -> f64 {
+    if report.makespan == 0 { 0.0 } else { 100.0 * rank.busy as f64 / report.makespan as f64 }
+}
+
+/// Rows as columns, aligned to the right.
+pub(super) fn columns(rows: &[Vec<String>]) -> String {
+    let width = |column: usize| rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max();
+    let widths: Vec<usize> = (0..).map_while(width).collect();
+    let mut text = String::new();
+    for row in rows {
+        let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:>width$}"));
+        text.push_str(cells.collect::<Vec<_>>().join("  ").trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+/// All figures as JSON; times in units.
+pub(super) fn as_json(subject: &Subject<'_>) -> Value {
+    let Subject { report, priced, timeline, clock, .. } = subject;
+    let scale = &priced.scale;
+    let extent = timeline.extent();
+    let path = &report.critical_path;
+    let steps = path.steps.iter().map(|(rank, index)| {
+        let span = timeline.rows()[rank.idx()][*index as usize];
+        json!({ "rank": rank.0, "work": span.work.to_string(), "start": scale.of(span.start), "end": scale.of(span.end) })
+    });
+    let ranks = report.ranks.iter().map(|rank| {
+        json!({
+            "rank": rank.rank.0,
+            "start": scale.of(rank.start),
+            "end": scale.of(rank.end),
+            "busy": scale.of(rank.busy),
+            "wait": scale.of(rank.wait),
+            "wait_send": scale.of(rank.wait_send),
+            "idle": scale.of(rank.idle),
+            "peak_in_flight": rank.peak_in_flight,
+            "peak_deferred": rank.peak_deferred,
+            "peak_saved": rank.peak_saved,
+            "peak_bytes": (!priced.bytes.is_empty()).then_some(rank.peak_bytes),
+        })
+    });
+    json!({
+        "format": "pp-schedule report",
+        "version": 1,
+        "title": subject.title(),
+        "clock": clock,
+        "unit": scale.unit,
+        "pp": extent.placement.n_ranks(),
+        "vp": extent.placement.n_chunks(),
+        "placement": extent.placement.shape().name(),
+        "microbatches": extent.microbatches,
+        "forward_only": extent.forward_only,
+        "makespan": scale.of(report.makespan),
+        "longest_stage": scale.of(report.longest_stage),
+        "bubble": report.bubble,
+        "longest_stage_bubble": report.longest_stage_bubble,
+        "closed_form_bubble": subject.closed_form_bubble(),
+        "ranks": ranks.collect::<Vec<_>>(),
+        "critical_path": {
+            "compute": scale.of(path.compute),
+            "communication": scale.of(path.communication),
+            "steps": steps.collect::<Vec<_>>(),
+        },
+    })
+}
+
+/// Every span as CSV: `rank,work,start,end`, times in units.
+pub(super) fn as_csv(subject: &Subject<'_>) -> String {
+    let scale = &subject.priced.scale;
+    let mut text = String::from("rank,work,start,end\n");
+    for (rank, row) in subject.timeline.rows().iter().enumerate() {
+        for span in row {
+            // Writing to a string cannot fail.
+            let _ = writeln!(text, "{rank},{},{},{}", span.work, scale.of(span.start), scale.of(span.end));
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_for_people_are_short() {
+        let scale = Scale::of_chunks(4);
+        assert_eq!([105, 4, 1, 0].map(|ticks| time(ticks, &scale)), ["26.25", "1", "0.25", "0"]);
+        assert_eq!([0, 1023, 1024, 1 << 31].map(bytes), ["0 B", "1023 B", "1.00 KiB", "2.00 GiB"]);
+    }
+}
