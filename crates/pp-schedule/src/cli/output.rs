@@ -12,6 +12,9 @@ use crate::figures::{BUBBLE_FORMULA, ideal_bubble};
 use crate::format::csv::Grid;
 use crate::simulate::{Report, Timeline};
 
+/// Characters per line where nobody says how many there are.
+const DEFAULT_WIDTH: usize = 100;
+
 /// The form of the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Format {
@@ -77,8 +80,11 @@ impl Subject<'_> {
 impl OutputArgs {
     /// Characters per line.
     pub(super) fn width(&self) -> usize {
-        let terminal = || std::env::var("COLUMNS").ok()?.parse().ok();
-        self.width.or_else(terminal).unwrap_or(100)
+        let terminal = || terminal_size::terminal_size().map(|(width, _)| width.0.into());
+        let told = || std::env::var("COLUMNS").ok()?.parse().ok();
+        let to_terminal = self.output.is_none() && std::io::stdout().is_terminal();
+        let measured = to_terminal.then(terminal).flatten();
+        self.width.or_else(told).or(measured).unwrap_or(DEFAULT_WIDTH)
     }
 
     /// Whether text may be coloured: on a terminal, unless `NO_COLOR` says otherwise.
