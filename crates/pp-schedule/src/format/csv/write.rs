@@ -1,21 +1,8 @@
-//! Grids and tokens to text.
+//! Grids to text.
 
-use std::fmt::{self, Write as _};
+use std::fmt::Write as _;
 
 use super::{Grid, Token};
-
-impl fmt::Display for Token {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Work(work) => work.fmt(f),
-            Self::Transfer { kind, stage, microbatch } => write!(f, "{stage}{}{microbatch}", kind.name()),
-            Self::Mark { kind, stage } => write!(f, "{stage}{}", kind.name()),
-            Self::Overlap { forward, backward } => {
-                write!(f, "({}F{};{}B{})OVERLAP_F_B", forward.0, forward.1, backward.0, backward.1)
-            }
-        }
-    }
-}
 
 impl Grid {
     /// The text, with the line ends of Python's `csv.writer` (`\r\n`), which torch uses.

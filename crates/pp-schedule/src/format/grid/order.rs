@@ -97,7 +97,11 @@ impl Grid {
     }
 
     /// The loop or V that the stages are dealt in.
-    pub(super) fn placement(&self) -> Result<Placement, GridError> {
+    ///
+    /// # Errors
+    /// [`GridError`] if there are no computations, a stage is on two ranks or none, ranks hold different numbers of stages, or
+    /// they are dealt in another way.
+    pub fn placement(&self) -> Result<Placement, GridError> {
         let stage_to_rank = self.stage_to_rank()?;
         let (n_ranks, n_stages) = (self.rows.len(), stage_to_rank.len());
         if !n_stages.is_multiple_of(n_ranks) {
