@@ -14,6 +14,8 @@ use crate::work::Work;
 pub use order::GridError;
 pub use program::{Cell, GridProgram, ProgramError};
 pub(super) use token::quote;
+#[cfg(feature = "json")]
+pub(super) use token::shorten;
 pub use token::{Expected, TokenError};
 
 /// The most cells a text may have; their tokens take 20 bytes each.

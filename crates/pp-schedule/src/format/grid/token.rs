@@ -191,9 +191,14 @@ pub struct TokenError {
 
 /// A text as a message quotes it.
 pub(in crate::format) fn quote(text: &str) -> String {
-    let mut quoted: String = text.chars().take(QUOTED).flat_map(char::escape_debug).collect();
+    shorten(text, |c| c.escape_debug().to_string())
+}
+
+/// The beginning of a text, as a message shows it.
+pub(in crate::format) fn shorten(text: &str, show: impl Fn(char) -> String) -> String {
+    let mut shown: String = text.chars().take(QUOTED).map(show).collect();
     if text.chars().nth(QUOTED).is_some() {
-        quoted.push_str("..");
+        shown.push_str("..");
     }
-    quoted
+    shown
 }
