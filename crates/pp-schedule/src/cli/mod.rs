@@ -1,10 +1,12 @@
 //! The command line: `pp-schedule`, also reached as `cargo xtask schedule`.
 
+mod convert;
 mod costs;
 mod decimal;
 mod figures;
 mod output;
 mod policy;
+mod shell;
 mod show;
 mod simulate;
 mod source;
@@ -48,6 +50,15 @@ pub enum Command {
     ///
     /// Example: pp-schedule verify schedule.csv --queues one-per-rank
     Verify(verify::VerifyArgs),
+    /// Write a schedule in another format: torch's CSV, JSON or events
+    ///
+    /// Cells are kept as they are written: idle steps, marks, transfers and overlapped pairs too, and also of a schedule that
+    /// `verify` would refute. CSV has no place for the schedule's name.
+    Convert(convert::ConvertArgs),
+    /// Write the completions of a shell
+    Completions(shell::CompletionsArgs),
+    /// Write the manual page
+    Man(shell::ManArgs),
 }
 
 /// The flags that say which schedule is meant.
@@ -141,9 +152,17 @@ pub enum CommandError {
         /// What went wrong.
         why: String,
     },
-    /// A text is no schedule (exit code 2).
-    #[error(transparent)]
-    Csv(#[from] crate::format::csv::CsvError),
+    /// A file holds no schedule (exit code 2).
+    #[error("{file}: {source}")]
+    Read {
+        /// The file named.
+        file: String,
+        /// What is wrong with it.
+        source: crate::format::any::ReadError,
+    },
+    /// What was asked for does not go together (exit code 2).
+    #[error("{0}")]
+    Request(String),
     /// A schedule cannot be judged (exit code 2).
     #[error(transparent)]
     Grid(#[from] crate::format::csv::GridError),
@@ -167,7 +186,8 @@ impl CommandError {
             | Self::Stagger(_)
             | Self::NoSuchRank { .. }
             | Self::Input { .. }
-            | Self::Csv(_)
+            | Self::Read { .. }
+            | Self::Request(_)
             | Self::Grid(_)
             | Self::Costs(_) => 2,
             Self::Verify(_)
@@ -189,6 +209,9 @@ pub fn run(command: &Command, out: &mut dyn Write) -> Result<(), CommandError> {
         Command::Show(args) => show::run(args, out),
         Command::Simulate(args) => simulate::run(args, out),
         Command::Verify(args) => verify::run(args, out),
+        Command::Convert(args) => convert::run(args, out),
+        Command::Completions(args) => shell::completions(args, out),
+        Command::Man(args) => shell::man(args, out),
     }
 }
 

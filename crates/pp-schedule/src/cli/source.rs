@@ -7,7 +7,9 @@ use clap::Args;
 
 use super::{CommandError, ScheduleArgs};
 use crate::config::ScheduleConfig;
-use crate::format::csv::{Grid, GridProgram};
+use crate::format::any::{self, Format};
+use crate::format::document::Document;
+use crate::format::grid::{Grid, GridProgram};
 use crate::lower::lanes::{self, Options};
 use crate::lower::lower_proved;
 use crate::lower::written::Wires;
@@ -18,7 +20,7 @@ use crate::verify::{VerifiedProgram, verify};
 /// A schedule by flags, or in a file.
 #[derive(Clone, Debug, Args)]
 pub(super) struct SourceArgs {
-    /// A schedule in a file instead of by flags: torch's CSV; `-` for standard input
+    /// A schedule in a file instead of by flags: torch's CSV, JSON or events; `-` for standard input
     #[arg(value_name = "FILE")]
     #[arg(conflicts_with_all = [
         "schedule", "pp", "vp", "microbatches", "group_size", "allow_bubbles", "gpipe_backward", "forward_only",
@@ -45,7 +47,7 @@ impl SourceArgs {
             let config = self.schedule.config()?;
             return Ok(Source::Generated(config, Order::generate(&config)));
         };
-        let grid = Grid::parse(&read_text(path)?)?;
+        let grid = read_document(path, None)?.grid;
         let file = name_of(path);
         if !grid.has_transfers() {
             let order = grid.to_order().map_err(|error| super::verify::no_order(&grid, error))?;
@@ -57,13 +59,35 @@ impl SourceArgs {
     }
 }
 
+impl SourceArgs {
+    /// The cells as they are written, of whatever use, or those of the schedule that the flags ask for.
+    pub(super) fn document(&self, format: Option<Format>) -> Result<Document, CommandError> {
+        if let Some(path) = &self.file {
+            return read_document(path, format);
+        }
+        let config = self.schedule.config()?;
+        Ok(Document { name: Some(config.kind().to_string()), grid: Grid::from(&Order::generate(&config)) })
+    }
+
+    /// Whether the schedule comes from a file.
+    pub(super) const fn is_file(&self) -> bool {
+        self.file.is_some()
+    }
+}
+
+/// Reads a file, or standard input for `-`, in the format given or in the one that it is in.
+pub(super) fn read_document(path: &Path, format: Option<Format>) -> Result<Document, CommandError> {
+    let error = |source| CommandError::Read { file: name_of(path), source };
+    any::read(&read_text(path)?, format).map_err(error)
+}
+
 /// How a file is called in titles.
 fn name_of(path: &Path) -> String {
     if path == Path::new("-") { "standard input".to_owned() } else { path.display().to_string() }
 }
 
 /// The text of a file, or of standard input for `-`.
-pub(super) fn read_text(path: &Path) -> Result<String, CommandError> {
+fn read_text(path: &Path) -> Result<String, CommandError> {
     let mut bytes = Vec::new();
     let done = match path == Path::new("-") {
         true => std::io::stdin().lock().read_to_end(&mut bytes).map(|_| ()),

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 
 use super::CommandError;
-use super::source::read_text;
+use super::source::read_document;
 use crate::format::csv::{Cell, Grid, GridError, GridProgram, ProgramError, Token};
 use crate::ids::{Rank, Stage};
 use crate::lower::written::Wires;
@@ -20,8 +20,8 @@ use crate::work::Work;
 /// Arguments of `verify`.
 #[derive(Clone, Debug, Args)]
 pub struct VerifyArgs {
-    /// A schedule as torch writes it: a row per rank, a cell per step; `-` for standard input
-    #[arg(value_name = "FILE.csv")]
+    /// A schedule as torch writes it (CSV: a row per rank, a cell per step), or as JSON or events; `-` for standard input
+    #[arg(value_name = "FILE")]
     file: PathBuf,
     /// Which transfers of a rank go one after the other
     #[arg(long, value_enum, default_value_t = QueuesArg::AsStated)]
@@ -101,8 +101,7 @@ fn share_queues_by_pair(program: &mut Program) {
 }
 
 pub(super) fn run(args: &VerifyArgs, out: &mut dyn Write) -> Result<(), CommandError> {
-    let text = read_text(&args.file)?;
-    let grid = Grid::parse(&text)?;
+    let grid = read_document(&args.file, None)?.grid;
     let program = match grid.has_transfers() {
         true => as_written(&grid, args, out)?,
         false => lowered(&grid, args, out)?,
