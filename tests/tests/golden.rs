@@ -13,12 +13,15 @@ fn golden(name: &str) -> PathBuf {
 #[test]
 fn every_recorded_answer_is_ours() {
     let files = [
+        ("dualpipe.jsonl.gz", 70),
         ("megatron_head_traces_variants.jsonl.gz", 519),
         ("megatron_layers.jsonl.gz", 2139),
         ("megatron_rejects.jsonl.gz", 576),
         ("megatron_tables.jsonl.gz", 1795),
         ("megatron_traces.jsonl.gz", 1648),
         ("megatron_traces_variants.jsonl.gz", 474),
+        ("torch_orders.jsonl.gz", 387),
+        ("torch_runtime.jsonl.gz", 34),
     ];
     for (name, lines) in files {
         let report = check_file(&golden(name)).expect("readable");
@@ -40,6 +43,39 @@ fn a_changed_value_is_found() {
     let accepted = r#"{"kind":"sweep","pp":4,"vp":2,"m":3,"N":4,"reject":null}"#;
     let report = check_lines(Stem::MegatronRejects, accepted).expect("a question");
     assert!(report.first_difference.expect("found").contains("--microbatches 4"));
+}
+
+/// What is not judged is taken out of the recorded side, and nothing else: each spoilt value is found.
+#[test]
+fn a_changed_computation_is_found_among_communication() {
+    let spoilt = |stem: Stem, line: &str, from: &str, to: &str| {
+        assert_eq!(check_lines(stem, line).expect("a question").first_difference, None);
+        let spoilt = line.replacen(from, to, 1);
+        assert_ne!(spoilt, line);
+        check_lines(stem, &spoilt).expect("a question").first_difference
+    };
+    let order = r#"{"schedule":"LoopedBFS","pp":2,"v":1,"m":1,"reject":null,"compute":["0UNSHARD,0F0,,,0B0","1F0,1B0,1REDUCE_GRAD"],"stage_to_rank":[0,1]}"#;
+    for (from, to) in [("0F0", "0F1"), ("1F0,1B0", "1B0,1F0"), ("0B0", "0I0"), ("[0,1]", "[1,0]"), ("null", "[\"E\"]")]
+    {
+        assert!(spoilt(Stem::TorchOrders, order, from, to).is_some(), "{from} {to}");
+    }
+    let runtime = r#"{"schedule":"1F1B","pp":2,"m":2,"reject":null,"runtime":["0F0,P2P(0SEND_F0),WAIT(0SEND_F0),0F1,P2P(0SEND_F1;0RECV_B0),0B0,0B1,LAST_BACKWARD,0REDUCE_GRAD","1F0,1B0,1F1,1B1"]}"#;
+    assert!(spoilt(Stem::TorchRuntime, runtime, "0B1", "0B2").is_some());
+    let events = r#"{"schedule":"DualPipeV","pp":1,"n":2,"rank":0,"reject":null,"ev":[["F",0,0],["F",1,0],["F",0,1],["B",1,0],["FB{"],["F",1,1],["B",0,0],["}FB"],["P2P",[["S",0]]],["B",1,1],["I",0,1],["W",0,1]]}"#;
+    assert!(spoilt(Stem::DualPipe, events, r#"["I",0,1]"#, r#"["I",0,0]"#).is_some());
+}
+
+#[test]
+fn what_a_peer_refuses_is_refused_for_it_though_we_run_it() {
+    for line in [
+        r#"{"schedule":"1F1B","pp":4,"v":1,"m":3,"reject":["ValueError","..."]}"#,
+        r#"{"schedule":"Interleaved1F1B","pp":2,"v":2,"m":5,"reject":["ValueError","..."]}"#,
+        r#"{"schedule":"InterleavedZeroBubble","pp":2,"v":1,"m":5,"reject":["ValueError","..."]}"#,
+        r#"{"schedule":"ZBVZeroBubble","pp":2,"v":1,"m":5,"reject":["ValueError","..."]}"#,
+        r#"{"schedule":"DualPipeV","pp":4,"v":2,"m":7,"reject":["ValueError","..."]}"#,
+    ] {
+        assert_eq!(check_lines(Stem::TorchOrders, line).expect("a question").first_difference, None, "{line}");
+    }
 }
 
 #[test]

@@ -4,47 +4,107 @@ use crate::config::{ScheduleConfig, ScheduleKind};
 use crate::counts::{Counts, CountsInput};
 use crate::groups::{Groups, group_rule_holds};
 use crate::ids::Rank;
+use crate::schedules::rank_order;
+use crate::work::WorkKind;
 
-/// The formula of [`ideal_bubble`], for people.
+/// The formula of [`ideal_bubble`] for schedules with whole backwards, for people.
 pub const BUBBLE_FORMULA: &str = "(pp - 1) / (vp * m + pp - 1)";
 
-/// The share of a step's time that each rank idles, when all stages cost the same and communication is free:
-/// `(pp - 1) / (vp * m + pp - 1)` (Narayanan et al. 2021, as a share of the whole step).
+/// The formula of [`ideal_bubble`] for the zero-bubble schedules, for people.
+pub const ZERO_BUBBLE_FORMULA: &str = "(pp - 1) / (3 * vp * m + pp - 1)";
+
+/// The formula that [`ideal_bubble`] follows for a schedule.
+pub const fn bubble_formula(kind: ScheduleKind) -> &'static str {
+    if is_zero_bubble(kind) { ZERO_BUBBLE_FORMULA } else { BUBBLE_FORMULA }
+}
+
+/// Whether weight gradients fill what would be idle time.
+const fn is_zero_bubble(kind: ScheduleKind) -> bool {
+    match kind {
+        ScheduleKind::NoPipelining
+        | ScheduleKind::GPipe
+        | ScheduleKind::OneFOneB
+        | ScheduleKind::Interleaved
+        | ScheduleKind::LoopedBfs => false,
+        ScheduleKind::ZbH1
+        | ScheduleKind::ZbH2
+        | ScheduleKind::InterleavedZb
+        | ScheduleKind::ZbV
+        | ScheduleKind::DualPipeV => true,
+    }
+}
+
+/// The share of a step's time, from its start to its end, that each rank idles, when all stages cost the same (a backward
+/// twice its forward, each half of it as much as the forward) and communication is free.
 ///
-/// `None` where no closed form is known: interleaved groups that do not fulfil the schedule's rule
-/// (`--allow-bubbles`).
+/// With whole backwards `(pp - 1) / (vp * m + pp - 1)` (Narayanan et al. 2021, as a share of the whole step): the pipeline
+/// is filled by forwards and drained by backwards. With the zero-bubble schedules `(pp - 1) / (3 * vp * m + pp - 1)`: only
+/// the forwards of one chunk that the last rank waits for are lost (Qi et al. 2023; [`crate::simulate::Timeline::bubble`]
+/// is the measure, not the time of the longest stage, by which ZB-H2 and ZB-V have no bubble at all).
+///
+/// `None` where no closed form is known: interleaved groups that do not fulfil the schedule's rule (`--allow-bubbles`), or
+/// fewer microbatches than fill the pipeline. Forwards alone have the first form with any schedule but over a V, where there
+/// is none.
 pub fn ideal_bubble(config: &ScheduleConfig) -> Option<f64> {
-    let (pp, m) = (config.pp(), config.microbatches());
-    let regular = match (config.kind(), config.groups()) {
+    let (kind, pp, vp, m) = (config.kind(), config.pp(), config.vp(), config.microbatches());
+    let forward_only = config.forward_only();
+    let full = match (kind, config.groups()) {
         (ScheduleKind::Interleaved, Groups::Even { count }) => {
             m.is_multiple_of(count) && group_rule_holds(pp, m / count, m)
         }
+        (ScheduleKind::LoopedBfs, _) => vp == 1 || m >= pp,
+        (ScheduleKind::InterleavedZb, _) => m >= pp || (forward_only && vp == 1),
+        (ScheduleKind::ZbH1 | ScheduleKind::ZbH2, _) => forward_only || m >= pp,
+        (ScheduleKind::ZbV, _) => pp == 1 || (!forward_only && 2 * m >= 3 * pp - 1),
+        (ScheduleKind::DualPipeV, _) => pp == 1 || (!forward_only && m >= 2 * pp),
         _ => true,
     };
     let fill = f64::from(pp - 1);
-    regular.then(|| fill / (f64::from(config.vp()) * f64::from(m) + fill))
+    let units = if is_zero_bubble(kind) && !forward_only { 3.0 } else { 1.0 };
+    full.then(|| fill / (units * f64::from(vp) * f64::from(m) + fill))
 }
 
-/// How a rank's work falls into phases, in virtual microbatches.
+/// How a rank's work falls into phases, in virtual microbatches: Megatron's counts, and for schedules that Megatron does not
+/// have, what their order shows.
 pub fn counts(config: &ScheduleConfig, rank: Rank) -> Counts {
     let interleaved = config.kind() == ScheduleKind::Interleaved;
-    Counts::new(CountsInput {
+    let has_chunks = interleaved || config.vp() > 1;
+    let counts = Counts::new(CountsInput {
         pp: config.pp(),
         rank,
-        vp: (interleaved || config.vp() > 1).then(|| config.vp()),
+        vp: has_chunks.then(|| config.vp()),
         microbatches: config.microbatches(),
         group_size: config.groups().largest(config.microbatches()),
         forward_only: config.forward_only(),
-    })
+    });
+    match config.kind() {
+        ScheduleKind::NoPipelining | ScheduleKind::GPipe | ScheduleKind::OneFOneB | ScheduleKind::Interleaved => counts,
+        _ => {
+            let order = rank_order(config, rank);
+            let warmup = order.iter().take_while(|work| work.kind == WorkKind::Forward).count() as u32;
+            let (remaining, all_in_warmup) = (counts.total - warmup, warmup == counts.total);
+            Counts { warmup, remaining, all_in_warmup, warmup_moe_overlap: warmup, ..counts }
+        }
+    }
 }
 
-/// The most activations that a rank keeps for their backward at any one time, in microbatches of one chunk.
+/// The most activations that a rank keeps for their backward at any one time, in microbatches of one chunk: from a forward
+/// until its backward, or its backward for the weights, has run. Its program has as many slots for them.
 pub fn peak_in_flight(config: &ScheduleConfig, rank: Rank) -> u32 {
-    let Counts { total, warmup, .. } = counts(config, rank);
+    let (pp, vp, m) = (config.pp(), config.vp(), config.microbatches());
     match config.kind() {
         _ if config.forward_only() => 0,
-        ScheduleKind::NoPipelining => config.vp(),
-        ScheduleKind::GPipe => config.microbatches(),
-        ScheduleKind::OneFOneB | ScheduleKind::Interleaved => total.min(warmup + 1),
+        ScheduleKind::NoPipelining => vp,
+        ScheduleKind::GPipe | ScheduleKind::LoopedBfs => vp * m,
+        ScheduleKind::OneFOneB | ScheduleKind::Interleaved => {
+            let Counts { total, warmup, .. } = counts(config, rank);
+            total.min(warmup + 1)
+        }
+        ScheduleKind::ZbH1 => m.min(pp),
+        ScheduleKind::ZbH2 => m.min(2 * pp - 1),
+        ScheduleKind::InterleavedZb => (vp * m).min((vp - 1) * config.groups().largest(m) + pp),
+        // With few microbatches a rank has all of them in its first chunk before its second runs backwards.
+        ScheduleKind::ZbV => (2 * pp).min(m + m.min(rank.0 + 1)),
+        ScheduleKind::DualPipeV => (2 * pp + 1).min(m + m.min(rank.0 + 1)),
     }
 }

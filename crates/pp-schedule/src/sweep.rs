@@ -135,6 +135,10 @@ fn specs(pp: u32, vp: u32, microbatches: u32) -> Vec<ScheduleSpec> {
     for order in [GPipeBackward::Reverse, GPipeBackward::Ascending] {
         specs.push(ScheduleSpec { gpipe_backward: Some(order), ..of(ScheduleKind::GPipe) });
     }
+    for kind in [ScheduleKind::LoopedBfs, ScheduleKind::ZbH1, ScheduleKind::ZbH2, ScheduleKind::InterleavedZb] {
+        specs.push(of(kind));
+    }
+    specs.extend([ScheduleKind::ZbV, ScheduleKind::DualPipeV].map(of));
     specs.push(interleaved.clone());
     specs.push(ScheduleSpec { allow_bubbles: true, ..interleaved.clone() });
     let groups = pp..=microbatches;
@@ -150,7 +154,10 @@ fn is_schedule(spec: &ScheduleSpec) -> bool {
     let group = spec.group_size.unwrap_or(pp);
     match spec.resolved_kind() {
         ScheduleKind::NoPipelining => pp == 1,
-        ScheduleKind::GPipe | ScheduleKind::OneFOneB => vp == 1,
+        ScheduleKind::GPipe | ScheduleKind::OneFOneB | ScheduleKind::ZbH1 | ScheduleKind::ZbH2 => vp == 1,
+        ScheduleKind::LoopedBfs | ScheduleKind::InterleavedZb => true,
+        // One chunk is no request: it stands for the two that they have.
+        ScheduleKind::ZbV | ScheduleKind::DualPipeV => vp <= 2,
         ScheduleKind::Interleaved if pp == 1 => false,
         ScheduleKind::Interleaved => {
             spec.allow_bubbles || (pp <= group && group <= m && !(1..pp).contains(&(m % group)))
@@ -187,7 +194,13 @@ impl Tally {
 fn megatron_runs(config: &ScheduleConfig, issue: Issue, overlap: Overlap) -> bool {
     let one_by_one = issue == Issue::EvenOdd;
     match config.kind() {
-        ScheduleKind::GPipe => false,
+        ScheduleKind::GPipe
+        | ScheduleKind::LoopedBfs
+        | ScheduleKind::ZbH1
+        | ScheduleKind::ZbH2
+        | ScheduleKind::InterleavedZb
+        | ScheduleKind::ZbV
+        | ScheduleKind::DualPipeV => false,
         ScheduleKind::NoPipelining | ScheduleKind::OneFOneB => overlap == Overlap::Off,
         // Uneven groups are not Megatron's.
         ScheduleKind::Interleaved if matches!(config.groups(), Groups::Even { .. }) => false,

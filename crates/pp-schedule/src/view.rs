@@ -114,7 +114,7 @@ pub struct NoQueues {
 /// earlier, and the index still finds the right place.
 ///
 /// # Errors
-/// [`NoQueues`] for GPipe and for a run without a pipeline.
+/// [`NoQueues`] for any schedule but 1F1B and interleaved.
 ///
 /// ```
 /// use pp_schedule::lower::megatron::{self, Options};
@@ -134,7 +134,7 @@ pub fn queues(config: &ScheduleConfig, program: &RankProgram) -> Result<Vec<Mome
     let groups = match config.kind() {
         ScheduleKind::Interleaved => config.groups(),
         ScheduleKind::OneFOneB => Groups::Uniform { size: config.microbatches() },
-        kind @ (ScheduleKind::GPipe | ScheduleKind::NoPipelining) => return Err(NoQueues { kind }),
+        kind => return Err(NoQueues { kind }),
     };
     let table = ScheduleTable::new(config.microbatches(), config.vp(), groups);
     let warmup = (!config.forward_only()).then(|| figures::counts(config, program.rank).warmup as usize);

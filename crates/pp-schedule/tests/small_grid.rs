@@ -140,7 +140,11 @@ fn bad_requests_name_the_flag_the_value_and_what_works() {
     assert!(message(none).contains("--schedule none runs on one rank, but --pp is 2"));
     assert!(message(ScheduleSpec::new(u32::MAX, u32::MAX, u32::MAX)).contains("the most a program may have"));
     let unknown = "zigzag".parse::<ScheduleKind>().expect_err("unknown").to_string();
-    assert_eq!(unknown, "unknown schedule `zigzag` (--schedule); known: 1f1b, gpipe, interleaved, none");
+    assert_eq!(
+        unknown,
+        "unknown schedule `zigzag` (--schedule); known: 1f1b, dualpipe-v, gpipe, interleaved, interleaved-zb, looped-bfs, none, \
+         zb-h1, zb-h2, zb-v"
+    );
     assert_eq!("GPipe".parse::<ScheduleKind>(), Ok(ScheduleKind::GPipe));
 }
 

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use flate2::read::GzDecoder;
 use serde_json::{Map, Value};
 
-use super::{Stem, answer_line, judged};
+use super::{Stem, answer_line, judged, reduced};
 
 /// How a golden file compares.
 #[derive(Debug)]
@@ -68,6 +68,7 @@ pub fn check_lines(stem: Stem, text: &str) -> Result<Report> {
             report.skipped += 1;
             continue;
         };
+        let recorded = reduced(stem, recorded);
         let ours = answer_line(stem, line).with_context(|| format!("line {}", number + 1))?;
         for field in fields {
             let recorded = recorded.get(*field).ok_or_else(|| anyhow!("line {}: no field `{field}`", number + 1))?;

@@ -4,10 +4,13 @@
 //! fields and computes the answer anew; recorded answers in the line are not looked at.
 
 mod check;
+mod dualpipe;
 mod fields;
 mod layers;
 mod rejects;
 mod tables;
+mod torch_orders;
+mod torch_runtime;
 mod traces;
 
 use std::io::{self, BufRead, Write};
@@ -33,7 +36,8 @@ enum Command {
     /// Read questions as JSON lines from standard input, write each with the product's own answer
     Answer {
         /// Which kind of questions, by the stem of the golden file's name: megatron_tables, megatron_rejects,
-        /// megatron_layers, megatron_traces, megatron_traces_variants or megatron_head_traces_variants
+        /// megatron_layers, megatron_traces, megatron_traces_variants, megatron_head_traces_variants, torch_orders,
+        /// torch_runtime or dualpipe
         #[arg(long, value_name = "FILESTEM")]
         source: Stem,
     },
@@ -60,16 +64,25 @@ pub enum Stem {
     MegatronTracesVariants,
     /// The variants as newer sources run them.
     MegatronHeadTracesVariants,
+    /// The orders of torch's schedules.
+    TorchOrders,
+    /// What torch's schedules with one stage per rank compute, in turn.
+    TorchRuntime,
+    /// What DeepSeek's DualPipeV computes, rank by rank.
+    DualPipe,
 }
 
 impl Stem {
-    const ALL: [(&'static str, Self); 6] = [
+    const ALL: [(&'static str, Self); 9] = [
+        ("dualpipe", Self::DualPipe),
         ("megatron_head_traces_variants", Self::MegatronHeadTracesVariants),
         ("megatron_layers", Self::MegatronLayers),
         ("megatron_rejects", Self::MegatronRejects),
         ("megatron_tables", Self::MegatronTables),
         ("megatron_traces", Self::MegatronTraces),
         ("megatron_traces_variants", Self::MegatronTracesVariants),
+        ("torch_orders", Self::TorchOrders),
+        ("torch_runtime", Self::TorchRuntime),
     ];
 }
 
@@ -152,6 +165,9 @@ pub fn answer_line(stem: Stem, line: &str) -> Result<Map<String, Value>> {
         Stem::MegatronLayers => layers::answer(&question),
         Stem::MegatronTraces | Stem::MegatronTracesVariants => traces::answer(&question, SendRelease::Unwaited),
         Stem::MegatronHeadTracesVariants => traces::answer(&question, SendRelease::Waited),
+        Stem::TorchOrders => torch_orders::answer(&question),
+        Stem::TorchRuntime => torch_runtime::answer(&question),
+        Stem::DualPipe => dualpipe::answer(&question),
     }
 }
 
@@ -164,5 +180,18 @@ fn judged(stem: Stem, question: &Map<String, Value>) -> Result<Option<&'static [
         Stem::MegatronTraces | Stem::MegatronTracesVariants | Stem::MegatronHeadTracesVariants => {
             traces::judged(question)
         }
+        Stem::TorchOrders => torch_orders::judged(question),
+        Stem::TorchRuntime => torch_runtime::judged(question),
+        Stem::DualPipe => dualpipe::judged(question),
+    }
+}
+
+/// A recorded answer with no more in its judged fields than is judged.
+fn reduced(stem: Stem, recorded: Map<String, Value>) -> Map<String, Value> {
+    match stem {
+        Stem::TorchOrders => torch_orders::reduced(recorded),
+        Stem::TorchRuntime => torch_runtime::reduced(recorded),
+        Stem::DualPipe => dualpipe::reduced(recorded),
+        _ => recorded,
     }
 }

@@ -7,8 +7,9 @@ use clap::Args;
 use super::policy::Policy;
 use super::{CommandError, ScheduleArgs};
 use crate::config::{ScheduleConfig, ScheduleKind};
-use crate::figures::{BUBBLE_FORMULA, counts, ideal_bubble, peak_in_flight};
+use crate::figures::{bubble_formula, counts, ideal_bubble, peak_in_flight};
 use crate::format::text;
+use crate::groups::Groups;
 use crate::ids::Rank;
 use crate::order::Order;
 use crate::simulate::{Costs, Timeline};
@@ -67,7 +68,7 @@ fn headline(config: &ScheduleConfig) -> String {
         line += &format!(" with {} chunks each", config.vp());
     }
     line += &format!(", {}", counted(config.microbatches(), "microbatch"));
-    if config.kind() == ScheduleKind::Interleaved {
+    if matches!(config.kind(), ScheduleKind::Interleaved | ScheduleKind::InterleavedZb) {
         let sizes: Vec<u32> = config.groups().sizes(config.microbatches()).collect();
         let (first, rest) = (sizes[0], &sizes[1..]);
         if rest.iter().all(|size| *size == first) {
@@ -98,8 +99,11 @@ fn figures(config: &ScheduleConfig, timeline: &Timeline, out: &mut dyn Write) ->
         timeline.makespan()
     )?;
     let closed = match ideal_bubble(config) {
-        Some(bubble) => format!("closed form {BUBBLE_FORMULA} = {:.2} %", 100.0 * bubble),
-        None => "no closed form for uneven groups".to_owned(),
+        Some(bubble) => format!("closed form {} = {:.2} %", bubble_formula(config.kind()), 100.0 * bubble),
+        None if matches!(config.groups(), Groups::Even { .. }) => {
+            "no closed form for uneven or small groups".to_owned()
+        }
+        None => "no closed form for so few microbatches".to_owned(),
     };
     writeln!(out, "bubble    {:.2} % of the makespan; {closed}", 100.0 * timeline.bubble())?;
     writeln!(out, "\nrank  warmup  steady  cooldown  peak activations in flight")?;
@@ -118,7 +122,7 @@ fn phases(config: &ScheduleConfig, rank: Rank) -> (u32, u32, u32) {
         _ if config.forward_only() => (m * config.vp(), 0, 0),
         ScheduleKind::GPipe => (m, 0, m),
         ScheduleKind::NoPipelining => (0, m * config.vp(), 0),
-        ScheduleKind::OneFOneB | ScheduleKind::Interleaved => {
+        _ => {
             let counts = counts(config, rank);
             (counts.warmup, counts.remaining, counts.warmup)
         }

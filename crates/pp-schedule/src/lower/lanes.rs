@@ -31,13 +31,22 @@ pub struct Options {
 
 impl Options {
     /// Two of each, which lets a transfer run beside one computation. The ring's closing channels take in a whole
-    /// group before its next chunk starts, so interleaved groups larger than `pp` need that many more receives there.
+    /// group before its next chunk starts, so groups larger than `pp` need that many more receives there; to looped-bfs all
+    /// microbatches are one group. With interleaved-zb a microbatch comes round the ring in `pp` computations, while a rank's
+    /// turn in the steady phase is two or more of them: it is there up to `pp / 2` turns before the rank is through with its
+    /// group, and waits that long.
+    ///
+    /// One receive fewer would do on the ring, and one of each elsewhere; [`crate::sweep`] proves that these do.
     pub fn for_config(config: &ScheduleConfig) -> Self {
-        let slack = match config.kind() {
-            ScheduleKind::Interleaved => config.groups().largest(config.microbatches()).saturating_sub(config.pp()),
-            _ => 0,
+        let (pp, microbatches) = (config.pp(), config.microbatches());
+        let beyond_pp = |group: u32| group.saturating_sub(pp);
+        let ring_receives_ahead = match config.kind() {
+            ScheduleKind::Interleaved => 2 + beyond_pp(config.groups().largest(microbatches)),
+            ScheduleKind::LoopedBfs if config.vp() > 1 => 2 + beyond_pp(microbatches),
+            ScheduleKind::InterleavedZb => 1 + (pp / 2).max(1) + beyond_pp(config.groups().largest(microbatches)),
+            _ => 2,
         };
-        Self { receives_ahead: 2, ring_receives_ahead: 2 + slack, sends_in_flight: 2 }
+        Self { receives_ahead: 2, ring_receives_ahead, sends_in_flight: 2 }
     }
 }
 

@@ -48,7 +48,7 @@ pub fn trace(config: &ScheduleConfig, options: Options, rank: Rank) -> Result<(R
         ScheduleKind::NoPipelining => none::emit(&mut emitter),
         ScheduleKind::OneFOneB => one_f_one_b::emit(&mut emitter),
         ScheduleKind::Interleaved => interleaved::emit(&mut emitter),
-        ScheduleKind::GPipe => return Err(MegatronError::NoSuchSchedule { kind: config.kind() }),
+        kind => return Err(MegatronError::NoSuchSchedule { kind }),
     }
     Ok(emitter.finish())
 }
