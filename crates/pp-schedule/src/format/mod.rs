@@ -1,5 +1,7 @@
 //! Schedules for people to read, and for other programs.
 
+#[cfg(feature = "json")]
+pub mod chrome;
 pub mod csv;
 mod palette;
 pub mod picture;

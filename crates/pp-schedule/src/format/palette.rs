@@ -22,7 +22,7 @@ pub(super) const fn base(kind: WorkKind) -> Rgb {
     match kind {
         WorkKind::Forward => [0x4f, 0x9d, 0xf0],
         WorkKind::Backward => [0xee, 0x77, 0x33],
-        WorkKind::BackwardInput => [0xf4, 0xe0, 0x7c],
+        WorkKind::BackwardInput => [0xf6, 0xe5, 0x8d],
         WorkKind::BackwardWeight => [0xaa, 0x77, 0x99],
     }
 }

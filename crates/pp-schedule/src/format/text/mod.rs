@@ -1,14 +1,40 @@
-//! The timeline as text: a row per rank, a column per unit of time, cut into panels that fit a width.
+//! The timeline as text, for terminals and files: a row per rank, time from left to right, never wider than it may be.
+//!
+//! Three drawings, from most to least detail; the first that takes no more than some screens is taken:
+//!
+//! 1. every computation as its token, in columns of equal time, cut into panels;
+//! 2. computations as long as their time, with as much of their token as fits them;
+//! 3. one panel that shows how busy ranks, or groups of ranks, are.
 
-use std::fmt::Write as _;
+mod line;
+mod proportional;
+mod shaded;
+mod table;
+#[cfg(test)]
+mod tests;
 
-use crate::simulate::{Span, Timeline};
+use crate::simulate::{Scale, Timeline};
 
 /// The narrowest width a drawing fits into, in characters.
-const MIN_WIDTH: usize = 40;
+pub const MIN_WIDTH: usize = 24;
+/// The most lines that a drawing takes if one with less detail takes fewer.
+const MAX_LINES: usize = 160;
+/// The most rows of a panel.
+const MAX_ROWS: usize = 64;
 
-/// Draws a timeline. Each computation stands as its token (`2F0`: stage, kind, microbatch) where it starts; `-` goes on
-/// for as long as it takes, and `.` is a rank that waits.
+/// How a timeline is drawn.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Style<'a> {
+    /// Characters per line, at least [`MIN_WIDTH`].
+    pub width: usize,
+    /// Whether to colour computations by kind, with the escape sequences of terminals that have 256 colours.
+    pub colour: bool,
+    /// The unit of the times above the rows; ticks without.
+    pub scale: Option<&'a Scale>,
+}
+
+/// Draws a timeline without colours, times in ticks. Each computation stands as its token (`2F0`: stage, kind, microbatch)
+/// where it starts; `-` goes on for as long as it takes, and `.` is a rank that waits.
 ///
 /// ```
 /// use pp_schedule::simulate::{Costs, Timeline};
@@ -23,48 +49,49 @@ const MIN_WIDTH: usize = 40;
 /// );
 /// ```
 pub fn draw(timeline: &Timeline, width: usize) -> String {
-    let rows = timeline.rows();
-    let tokens = rows.iter().flatten().map(|span| span.work.to_string().len());
-    let cell = tokens.max().unwrap_or(1).max(timeline.makespan().to_string().len()) + 1;
-    let margin = format!("rank {} ", rows.len().saturating_sub(1)).len();
-    let columns = (width.max(MIN_WIDTH).saturating_sub(margin) / cell).max(1) as u64;
-    let mut text = String::new();
-    let mut start = 0;
-    while start < timeline.makespan() {
-        let end = (start + columns).min(timeline.makespan());
-        if start > 0 {
-            text.push('\n');
-        }
-        panel(&mut text, rows, start..end, margin, cell);
-        start = end;
-    }
-    text
+    draw_with(timeline, Style { width, colour: false, scale: None })
 }
 
-fn panel(text: &mut String, rows: &[Vec<Span>], units: std::ops::Range<u64>, margin: usize, cell: usize) {
-    let times = units.clone().map(|unit| unit.to_string());
-    line(text, &format!("{:<margin$}", "time"), times, cell);
-    for (rank, row) in rows.iter().enumerate() {
-        let first = row.partition_point(|span| span.end <= units.start);
-        let mut spans = row[first..].iter().peekable();
-        let cells = units.clone().map(|unit| {
-            while spans.next_if(|span| span.end <= unit).is_some() {}
-            match spans.peek() {
-                Some(span) if span.start == unit => span.work.to_string(),
-                Some(span) if span.start < unit => "-".repeat(cell - 1),
-                _ => ".".to_owned(),
-            }
-        });
-        line(text, &format!("{:<margin$}", format!("rank {rank}")), cells, cell);
-    }
+/// Draws a timeline in a style.
+///
+/// ```
+/// use pp_schedule::simulate::{Costs, StageCosts, Timeline};
+/// use pp_schedule::{Order, ScheduleConfig, ScheduleSpec, format::text};
+/// let order = Order::generate(&ScheduleConfig::new(&ScheduleSpec::new(2, 1, 2)).unwrap());
+/// let costs = StageCosts { forward: 997, backward: 1801, backward_input: 900, backward_weight: 901 };
+/// let timeline = Timeline::of_order(&order, &Costs::uniform(costs)).unwrap();
+/// assert_eq!(
+///     text::draw(&timeline, 50),
+///     "time   0                         5000\n\
+///      rank 0 F0---F1---.........B0--------.....B1-------\n\
+///      rank 1 .....F0---B0-------F1----B1-------.........\n\
+///      one character is 195.209 ticks\n"
+/// );
+/// ```
+pub fn draw_with(timeline: &Timeline, style: Style<'_>) -> String {
+    let width = style.width.max(MIN_WIDTH);
+    let style = Style { width, ..style };
+    table::draw(timeline, style)
+        .or_else(|| proportional::draw(timeline, style))
+        .unwrap_or_else(|| shaded::draw(timeline, style))
 }
 
-fn line(text: &mut String, head: &str, cells: impl Iterator<Item = String>, cell: usize) {
-    let mut line = head.to_owned();
-    for item in cells {
-        // Writing to a string cannot fail.
-        let _ = write!(line, "{item:<cell$}");
-    }
-    text.push_str(line.trim_end());
-    text.push('\n');
+/// A time as it stands above the rows.
+fn time(ticks: u64, scale: Option<&Scale>) -> String {
+    scale.map_or_else(|| ticks.to_string(), |scale| super::picture::numbers::short(scale.of(ticks)))
+}
+
+/// Whether so many panels are few enough to be drawn.
+fn is_short(n_panels: usize, n_ranks: usize) -> bool {
+    n_ranks <= MAX_ROWS && (n_panels == 1 || n_panels.saturating_mul(n_ranks + 2) <= MAX_LINES)
+}
+
+/// What stands before a rank's row, as wide as the widest.
+fn margin(n_ranks: usize) -> usize {
+    format!("rank {} ", n_ranks.saturating_sub(1)).len()
+}
+
+/// The scale of a drawing that has no unit.
+fn or_ticks(scale: Option<&Scale>) -> Scale {
+    scale.cloned().unwrap_or(Scale { ticks_per_unit: 1.0, unit: "ticks".to_owned() })
 }
