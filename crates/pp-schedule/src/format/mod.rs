@@ -2,6 +2,8 @@
 
 #[cfg(feature = "json")]
 pub mod any;
+#[cfg(feature = "json")]
+pub mod chrome;
 pub mod csv;
 #[cfg(feature = "json")]
 pub mod document;
@@ -10,4 +12,8 @@ pub mod events;
 pub mod grid;
 #[cfg(feature = "json")]
 pub mod json;
+mod palette;
+pub mod picture;
+pub mod svg;
 pub mod text;
+mod xml;
