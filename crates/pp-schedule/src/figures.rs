@@ -5,6 +5,7 @@ use crate::counts::{Counts, CountsInput};
 use crate::groups::{Groups, group_rule_holds};
 use crate::ids::Rank;
 use crate::schedules::rank_order;
+use crate::simulate::StageCosts;
 use crate::work::WorkKind;
 
 /// The formula of [`ideal_bubble`] for schedules with whole backwards, for people.
@@ -12,6 +13,9 @@ pub const BUBBLE_FORMULA: &str = "(pp - 1) / (vp * m + pp - 1)";
 
 /// The formula of [`ideal_bubble`] for the zero-bubble schedules, for people.
 pub const ZERO_BUBBLE_FORMULA: &str = "(pp - 1) / (3 * vp * m + pp - 1)";
+
+/// The formula of [`closed_form`] for ZB-H1 under uneven costs, for people.
+pub const ZB_H1_FORMULA: &str = "(pp - 1) * (F + I - W) / (m * (F + I + W) + (pp - 1) * (F + I - W))";
 
 /// The formula that [`ideal_bubble`] follows for a schedule.
 pub const fn bubble_formula(kind: ScheduleKind) -> &'static str {
@@ -62,6 +66,36 @@ pub fn ideal_bubble(config: &ScheduleConfig) -> Option<f64> {
     let fill = f64::from(pp - 1);
     let units = if is_zero_bubble(kind) && !forward_only { 3.0 } else { 1.0 };
     full.then(|| fill / (units * f64::from(vp) * f64::from(m) + fill))
+}
+
+/// A bubble in closed form.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ClosedForm {
+    /// The idle share of the makespan.
+    pub bubble: f64,
+    /// The formula, for people.
+    pub formula: &'static str,
+}
+
+/// The idle share of the makespan when every stage costs the same and communication is free, where a closed form is known.
+///
+/// With whole backwards it is [`ideal_bubble`] whatever a forward and a backward cost. The zero-bubble schedules have it for
+/// `F = I = W`; ZB-H1 loses `(pp - 1) * (F + I - W)` as long as weight gradients fit where they are put, `W <= F` and
+/// `W <= I` (Qi et al. 2023, where it is the bubble of the longest stage time, which ZB-H1 shares).
+pub fn closed_form(config: &ScheduleConfig, costs: StageCosts) -> Option<ClosedForm> {
+    let bubble = ideal_bubble(config)?;
+    let StageCosts { forward, backward, backward_input, backward_weight } = costs;
+    let zero_bubble = is_zero_bubble(config.kind()) && !config.forward_only();
+    if !zero_bubble || (forward == backward_input && forward == backward_weight) {
+        let whole = !zero_bubble || backward == backward_input + backward_weight;
+        return whole.then(|| ClosedForm { bubble, formula: bubble_formula(config.kind()) });
+    }
+    let fits = backward_weight <= forward.min(backward_input) && backward_weight > 0;
+    (config.kind() == ScheduleKind::ZbH1 && fits).then(|| {
+        let fill = f64::from(config.pp() - 1) * (forward + backward_input - backward_weight) as f64;
+        let work = f64::from(config.microbatches()) * (forward + backward_input + backward_weight) as f64;
+        ClosedForm { bubble: fill / (work + fill), formula: ZB_H1_FORMULA }
+    })
 }
 
 /// How a rank's work falls into phases, in virtual microbatches: Megatron's counts, and for schedules that Megatron does not

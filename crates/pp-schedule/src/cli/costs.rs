@@ -1,11 +1,13 @@
 //! The flags that say what computations and messages cost, and what they make of them.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 
 use super::CommandError;
 use super::decimal::Decimal;
+use super::source::read_text;
+use crate::format::chrome::{self, MeasuredCosts};
 use crate::ids::Stage;
 use crate::order::Order;
 use crate::simulate::{Costs, Link, Scale, StageBytes, StageCosts};
@@ -63,6 +65,8 @@ pub(super) struct Priced {
     pub(super) scale: Scale,
     /// By stage; empty when no bytes were given.
     pub(super) bytes: Vec<StageBytes>,
+    /// What was not said and is assumed, a line each.
+    pub(super) assumed: Vec<String>,
 }
 
 impl Priced {
@@ -79,8 +83,7 @@ impl CostArgs {
         let vp = order.extent().placement.n_chunks();
         let bytes = self.bytes(n_stages)?;
         if let Some(path) = &self.costs_from {
-            let _ = path;
-            todo!("costs from a trace");
+            return self.measured(path, order, bytes);
         }
         if self.forward.is_empty() {
             return self.unit_costs(n_stages, vp, bytes);
@@ -90,7 +93,25 @@ impl CostArgs {
         let costs = Costs::per_stage(self.stage_costs(n_stages, ticks)?);
         let unit = self.unit.clone().unwrap_or_else(|| "units".to_owned());
         let scale = Scale { ticks_per_unit: ticks.per_unit(), unit };
-        Ok(Priced { costs: self.linked(costs, n_stages, ticks)?, scale, bytes })
+        Ok(Priced { costs: self.linked(costs, n_stages, ticks)?, scale, bytes, assumed: Vec::new() })
+    }
+
+    /// The medians of a trace; times given beside it are in milliseconds.
+    fn measured(&self, path: &Path, order: &Order, bytes: Vec<StageBytes>) -> Result<Priced, CommandError> {
+        let bad = |why: String| CommandError::Input { file: path.display().to_string(), why };
+        let recorded = chrome::read(&read_text(path)?).map_err(|error| bad(error.to_string()))?;
+        let (theirs, ours) = (recorded.extent.placement, order.extent().placement);
+        if theirs.n_stages() != ours.n_stages() {
+            let (theirs, ours) = (theirs.n_stages(), ours.n_stages());
+            return Err(bad(format!(
+                "it has costs of {theirs} stages, but the schedule has {ours}; they must be as many"
+            )));
+        }
+        let MeasuredCosts { costs, assumed } = recorded.costs().map_err(|error| bad(error.to_string()))?;
+        // Ticks of a trace are nanoseconds.
+        let costs = self.linked(costs, ours.n_stages() as usize, Ticks { places: 6, per_place: 1 })?;
+        let scale = Scale { ticks_per_unit: 1e6, unit: "ms".to_owned() };
+        Ok(Priced { costs, scale, bytes, assumed })
     }
 
     /// A rank's forward takes one unit, as do the two halves of its backward.
@@ -106,7 +127,8 @@ impl CostArgs {
         let stage = StageCosts { forward: one, backward: 2 * one, backward_input: one, backward_weight: one };
         let unit = self.unit.clone().unwrap_or_else(|| "units".to_owned());
         let scale = Scale { ticks_per_unit: ticks.per_unit(), unit };
-        Ok(Priced { costs: self.linked(Costs::uniform(stage), n_stages, ticks)?, scale, bytes })
+        let costs = self.linked(Costs::uniform(stage), n_stages, ticks)?;
+        Ok(Priced { costs, scale, bytes, assumed: Vec::new() })
     }
 
     fn stage_costs(&self, n_stages: usize, ticks: Ticks) -> Result<Vec<StageCosts>, CommandError> {
@@ -118,6 +140,12 @@ impl CostArgs {
         let backward = list("--backward", &self.backward)?;
         let input = list("--backward-input", &self.backward_input)?;
         let weight = list("--backward-weight", &self.backward_weight)?;
+        let dearer = |(backward, part): (&u64, &u64)| part > backward;
+        for (flag, part) in [("--backward-input", &input), ("--backward-weight", &weight)] {
+            if backward.iter().zip(part).any(dearer) {
+                return Err(CommandError::Costs(format!("{flag} is more than --backward, of which it is a part")));
+            }
+        }
         let stages = (0..n_stages).map(|stage| {
             let of = |values: &[u64]| values.get(stage).copied();
             let forward = forward[stage];

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use serde_json::{Value, json};
 
 use super::output::Subject;
+use crate::format::picture::numbers;
 use crate::ids::Rank;
 use crate::simulate::{Costs, RankReport, Report, Scale};
 
@@ -15,21 +16,6 @@ const PATH_SHOWN: usize = 12;
 pub(super) fn time(ticks: u64, scale: &Scale) -> String {
     let text = format!("{:.4}", scale.of(ticks));
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
-}
-
-/// Bytes for people.
-pub(super) fn bytes(bytes: u64) -> String {
-    const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
-    let mut value = bytes as f64;
-    let mut unit = None;
-    for larger in UNITS {
-        if value < 1024.0 {
-            break;
-        }
-        value /= 1024.0;
-        unit = Some(larger);
-    }
-    unit.map_or_else(|| format!("{bytes} B"), |unit| format!("{value:.2} {unit}"))
 }
 
 /// All figures, as text.
@@ -48,9 +34,13 @@ pub(super) fn simulated(subject: &Subject<'_>) -> String {
     line("costs", costs_text(subject));
     line("makespan", format!("{} {unit}", time(report.makespan, scale)));
     line("longest stage", format!("{} {unit}, rank {longest}", time(report.longest_stage, scale)));
-    line("bubble", format!("{:.2} % of the makespan{}", 100.0 * report.bubble, subject.closed_form()));
+    let closed = subject.closed_form_text().map_or_else(String::new, |closed| format!("; {closed}"));
+    line("bubble", format!("{:.2} % of the makespan{closed}", 100.0 * report.bubble));
     line("", format!("{:.2} % of the longest stage time", 100.0 * report.longest_stage_bubble));
     line("critical path", path_text(subject));
+    for assumed in &priced.assumed {
+        line("assumed", assumed.clone());
+    }
     text.push('\n');
     text.push_str(&table(report, scale, !priced.bytes.is_empty()));
     text
@@ -128,7 +118,7 @@ fn table(report: &Report, scale: &Scale, with_bytes: bool) -> String {
         row.push(format!("{:.1}", share(rank, report)));
         row.extend([rank.peak_in_flight, rank.peak_deferred, rank.peak_saved].map(|count| count.to_string()));
         if with_bytes {
-            row.push(bytes(rank.peak_bytes));
+            row.push(numbers::bytes(rank.peak_bytes));
         }
         rows.push(row);
     }
@@ -153,7 +143,11 @@ pub(super) fn columns(rows: &[Vec<String>]) -> String {
 }
 
 /// All figures as JSON; times in units.
-pub(super) fn as_json(subject: &Subject<'_>) -> Value {
+pub(super) fn as_json(subject: &Subject<'_>) -> String {
+    format!("{:#}\n", report_json(subject))
+}
+
+fn report_json(subject: &Subject<'_>) -> Value {
     let Subject { report, priced, timeline, clock, .. } = subject;
     let scale = &priced.scale;
     let extent = timeline.extent();
@@ -192,7 +186,8 @@ pub(super) fn as_json(subject: &Subject<'_>) -> Value {
         "longest_stage": scale.of(report.longest_stage),
         "bubble": report.bubble,
         "longest_stage_bubble": report.longest_stage_bubble,
-        "closed_form_bubble": subject.closed_form_bubble(),
+        "closed_form_bubble": subject.closed_form().map(|closed| closed.bubble),
+        "assumed": priced.assumed,
         "ranks": ranks.collect::<Vec<_>>(),
         "critical_path": {
             "compute": scale.of(path.compute),
@@ -223,6 +218,5 @@ mod tests {
     fn figures_for_people_are_short() {
         let scale = Scale::of_chunks(4);
         assert_eq!([105, 4, 1, 0].map(|ticks| time(ticks, &scale)), ["26.25", "1", "0.25", "0"]);
-        assert_eq!([0, 1023, 1024, 1 << 31].map(bytes), ["0 B", "1023 B", "1.00 KiB", "2.00 GiB"]);
     }
 }

@@ -7,9 +7,11 @@ use clap::{Args, ValueEnum};
 
 use super::costs::Priced;
 use super::source::Source;
-use super::{CommandError, figures, title};
-use crate::figures::{BUBBLE_FORMULA, ideal_bubble};
-use crate::format::csv::Grid;
+use super::{CommandError, title};
+use crate::figures::{ClosedForm, closed_form};
+use crate::format::chrome::{self, Trace};
+use crate::format::picture::Picture;
+use crate::format::svg;
 use crate::simulate::{Report, Timeline};
 
 /// Characters per line where nobody says how many there are.
@@ -61,20 +63,37 @@ impl Subject<'_> {
         title::of(self.source)
     }
 
-    /// The bubble in closed form, where there is one for these costs.
-    pub(super) fn closed_form_bubble(&self) -> Option<f64> {
+    /// The bubble in closed form, where there is one for this schedule and these costs.
+    pub(super) fn closed_form(&self) -> Option<ClosedForm> {
         let costs = self.priced.costs.uniform_stage(self.source.order().extent().placement)?;
-        let _ = costs;
-        ideal_bubble(self.source.config()?)
+        closed_form(self.source.config()?, costs)
     }
 
     /// The same, for people.
-    pub(super) fn closed_form(&self) -> String {
-        match self.closed_form_bubble() {
-            Some(bubble) => format!("; closed form {BUBBLE_FORMULA} = {:.2} %", 100.0 * bubble),
-            None => String::new(),
-        }
+    pub(super) fn closed_form_text(&self) -> Option<String> {
+        let ClosedForm { bubble, formula } = self.closed_form()?;
+        Some(format!("closed form {formula} = {:.2} %", 100.0 * bubble))
     }
+
+    fn picture(&self) -> Picture<'_> {
+        let Self { priced, timeline, report, .. } = self;
+        let picture = Picture::new(self.title(), timeline, report, &priced.scale)
+            .with_pairs(self.source.order())
+            .with_closed_form(self.closed_form_text().into_iter().collect())
+            .with_notes(priced.assumed.clone());
+        if priced.bytes.is_empty() { picture } else { picture.with_bytes(|stage| priced.bytes_of(stage)) }
+    }
+
+    fn trace(&self) -> Trace<'_> {
+        Trace::of(self.title(), self.timeline, &self.priced.scale)
+    }
+}
+
+/// How a command says what pictures do not.
+pub(super) struct Texts<'a> {
+    pub(super) text: &'a dyn Fn(&Subject<'_>) -> String,
+    pub(super) json: &'a dyn Fn(&Subject<'_>) -> String,
+    pub(super) csv: &'a dyn Fn(&Subject<'_>) -> String,
 }
 
 impl OutputArgs {
@@ -93,18 +112,20 @@ impl OutputArgs {
         self.output.is_none() && std::io::stdout().is_terminal() && !plain
     }
 
-    /// Puts a subject out; `text` makes its text for people.
+    /// Puts a subject out; `texts` makes its text for people, its JSON and its CSV.
     pub(super) fn write(
         &self,
         subject: &Subject<'_>,
-        text: impl Fn(&Subject<'_>) -> String,
+        texts: &Texts<'_>,
         out: &mut dyn Write,
     ) -> Result<(), CommandError> {
         let text = match self.format {
-            Format::Text => text(subject),
-            Format::Json => format!("{:#}\n", figures::as_json(subject)),
-            Format::Csv => figures::as_csv(subject),
-            Format::Svg | Format::Html | Format::Chrome => Grid::from(subject.source.order()).to_csv(),
+            Format::Text => (texts.text)(subject),
+            Format::Json => (texts.json)(subject),
+            Format::Csv => (texts.csv)(subject),
+            Format::Svg => svg::draw(&subject.picture()),
+            Format::Chrome => chrome::to_string(&subject.trace())?,
+            Format::Html => svg::draw(&subject.picture()),
         };
         self.put(&text, out)
     }

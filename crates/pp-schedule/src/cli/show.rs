@@ -1,139 +1,140 @@
-//! `show`: the drawing of a schedule and its figures.
+//! `show`: the drawing of a schedule and its figures, at unit costs.
 
+use std::fmt::Write as _;
 use std::io::Write;
 
 use clap::Args;
 
+use super::costs::CostArgs;
+use super::figures::{columns, time};
+use super::output::{OutputArgs, Subject, Texts};
 use super::policy::Policy;
-use super::{CommandError, ScheduleArgs};
+use super::source::{Source, SourceArgs};
+use super::{CommandError, title};
 use crate::config::{ScheduleConfig, ScheduleKind};
-use crate::figures::{bubble_formula, counts, ideal_bubble, peak_in_flight};
-use crate::format::text;
-use crate::groups::Groups;
+use crate::figures::counts;
+use crate::format::any;
+use crate::format::text::{self, Style};
 use crate::ids::Rank;
-use crate::order::Order;
-use crate::simulate::{Costs, Timeline};
+use crate::simulate::{Report, Timeline};
 use crate::verify::{VerifiedProgram, verify};
-
-/// The most units of time, over all ranks, that a drawing may have: some hundred screens.
-const MAX_DRAWN_CELLS: u64 = 50_000;
+use crate::work::{Work, WorkKind};
 
 /// Arguments of `show`.
 #[derive(Clone, Debug, Args)]
+#[command(after_help = "\
+Examples:
+  pp-schedule show --pp 4 --vp 2 --microbatches 8
+  pp-schedule show --schedule zb-v --pp 8 -m 32 --format svg --output zb-v.svg
+  pp-schedule show schedule.csv --format html --output schedule.html
+  pp-schedule show --pp 4 --policy megatron-overlap --vp 2 --actions 0")]
 pub struct ShowArgs {
     #[command(flatten)]
-    schedule: ScheduleArgs,
-    /// Characters per line [default: the terminal's, or 100]
-    #[arg(long)]
-    width: Option<usize>,
+    source: SourceArgs,
     /// How transfers are ordered: lanes, megatron, megatron-even-odd, megatron-overlap, megatron-flush or stagger
-    #[arg(long, value_name = "NAME", default_value = "lanes")]
-    policy: Policy,
+    /// [default: lanes]
+    #[arg(long, value_name = "NAME", conflicts_with = "file")]
+    policy: Option<Policy>,
     /// List the program of this rank, action by action, instead of the drawing
-    #[arg(long, value_name = "RANK")]
+    #[arg(long, value_name = "RANK", conflicts_with_all = ["format", "width"])]
     actions: Option<u32>,
+    #[command(flatten)]
+    output: OutputArgs,
 }
 
 pub(super) fn run(args: &ShowArgs, out: &mut dyn Write) -> Result<(), CommandError> {
-    let config = args.schedule.config()?;
-    let verified = verify(args.policy.lower(&config)?)?;
-    writeln!(out, "{}", headline(&config))?;
+    let source = args.source.load()?;
+    let verified = match (source.config(), args.policy) {
+        (Some(config), Some(policy)) => verify(policy.lower(config)?)?,
+        _ => source.program(None)?,
+    };
     if let Some(rank) = args.actions {
-        return actions(&verified, rank, out);
+        return args.output.put(&actions(&source, &verified, rank)?, out);
     }
-    let timeline = Timeline::of_order(&Order::generate(&config), &Costs::UNIT)?;
-    let width = args.width.or_else(terminal_width).unwrap_or(100);
-    let cells = timeline.makespan().saturating_mul(u64::from(config.pp()));
-    if cells <= MAX_DRAWN_CELLS {
-        writeln!(out, "\n{}", text::draw(&timeline, width))?;
-    } else {
-        writeln!(
-            out,
-            "\nnot drawn: {cells} cells, of which at most {MAX_DRAWN_CELLS} are drawn; try fewer microbatches\n"
-        )?;
-    }
-    figures(&config, &timeline, out)?;
-    writeln!(out, "\nverified: every computation once, slots, channels, no deadlock with unbuffered channels")?;
-    Ok(())
-}
-
-/// The width of the terminal that a shell says it has.
-fn terminal_width() -> Option<usize> {
-    std::env::var("COLUMNS").ok()?.parse().ok()
-}
-
-fn headline(config: &ScheduleConfig) -> String {
-    let mut line = format!("{} over {}", config.kind(), counted(config.pp(), "rank"));
-    if config.vp() > 1 {
-        line += &format!(" with {} chunks each", config.vp());
-    }
-    line += &format!(", {}", counted(config.microbatches(), "microbatch"));
-    if matches!(config.kind(), ScheduleKind::Interleaved | ScheduleKind::InterleavedZb) {
-        let sizes: Vec<u32> = config.groups().sizes(config.microbatches()).collect();
-        let (first, rest) = (sizes[0], &sizes[1..]);
-        if rest.iter().all(|size| *size == first) {
-            line += &format!(" in groups of {first}");
-        } else {
-            line += &format!(" in groups of {first}, the last of {}", sizes[sizes.len() - 1]);
-        }
-    }
-    if config.forward_only() {
-        line += ", forward only";
-    }
-    line
-}
-
-fn counted(count: u32, noun: &str) -> String {
-    let plural = match (count, noun) {
-        (1, _) => "",
-        (_, noun) if noun.ends_with("ch") => "es",
-        _ => "s",
+    let priced = CostArgs::default().price(source.order())?;
+    let timeline = Timeline::of_order(source.order(), &priced.costs)?;
+    let report = Report::new(&timeline, |stage| priced.bytes_of(stage));
+    let (width, colour) = (args.output.width(), args.output.may_colour());
+    let document = |format| Ok::<_, CommandError>(any::write(&args.source.document(None)?, format));
+    let texts = match args.output.format {
+        super::output::Format::Json => (document(any::Format::Json)?, String::new()),
+        super::output::Format::Csv => (String::new(), document(any::Format::Csv)?),
+        _ => Default::default(),
     };
-    format!("{count} {noun}{plural}")
-}
-
-fn figures(config: &ScheduleConfig, timeline: &Timeline, out: &mut dyn Write) -> Result<(), CommandError> {
-    writeln!(
-        out,
-        "makespan  {} units (1 = forward of one chunk, backward 2, communication free)",
-        timeline.makespan()
-    )?;
-    let closed = match ideal_bubble(config) {
-        Some(bubble) => format!("closed form {} = {:.2} %", bubble_formula(config.kind()), 100.0 * bubble),
-        None if matches!(config.groups(), Groups::Even { .. }) => {
-            "no closed form for uneven or small groups".to_owned()
-        }
-        None => "no closed form for so few microbatches".to_owned(),
+    let texts = Texts {
+        text: &|subject| drawing(subject, Style { width, colour, scale: None }),
+        json: &|_| texts.0.clone(),
+        csv: &|_| texts.1.clone(),
     };
-    writeln!(out, "bubble    {:.2} % of the makespan; {closed}", 100.0 * timeline.bubble())?;
-    writeln!(out, "\nrank  warmup  steady  cooldown  peak activations in flight")?;
-    for rank in (0..config.pp()).map(Rank) {
-        let (warmup, steady, cooldown) = phases(config, rank);
-        let peak = peak_in_flight(config, rank);
-        writeln!(out, "{:>4}  {warmup:>6}  {steady:>6}  {cooldown:>8}  {peak:>4}", rank.0)?;
-    }
-    Ok(())
+    let clock = String::new();
+    let subject = Subject { source: &source, priced: &priced, timeline: &timeline, report: &report, clock };
+    args.output.write(&subject, &texts, out)
 }
 
-/// Forwards before the first backward, pairs, and backwards after the last forward.
-fn phases(config: &ScheduleConfig, rank: Rank) -> (u32, u32, u32) {
-    let m = config.microbatches();
+fn drawing(subject: &Subject<'_>, style: Style<'_>) -> String {
+    let drawn = text::draw_with(subject.timeline, style);
+    format!(
+        "{}\n\n{drawn}\n{}\nverified: every computation once, slots, channels, no deadlock with unbuffered channels\n",
+        subject.title(),
+        figures(subject)
+    )
+}
+
+fn figures(subject: &Subject<'_>) -> String {
+    let (report, scale) = (subject.report, &subject.priced.scale);
+    let n_chunks = subject.timeline.extent().placement.n_chunks();
+    let column = if n_chunks == 1 { String::new() } else { format!(", a column is 1/{n_chunks}") };
+    let makespan = time(report.makespan, scale);
+    let mut text =
+        format!("makespan  {makespan} units (1 = a rank's forward{column}; backward 2, communication free)\n");
+    let closed = subject.closed_form_text().map_or_else(String::new, |closed| format!("; {closed}"));
+    // Writing to a string cannot fail.
+    let _ = writeln!(text, "bubble    {:.2} % of the makespan{closed}", 100.0 * report.bubble);
+    let _ = writeln!(text, "          {:.2} % of the longest stage time", 100.0 * report.longest_stage_bubble);
+    text.push('\n');
+    let mut rows =
+        vec![["rank", "warmup", "steady", "cooldown", "peak activations in flight"].map(str::to_owned).to_vec()];
+    for (rank, works) in (0..).map(Rank).zip(subject.source.order().rows()) {
+        let (warmup, steady, cooldown) = match subject.source.config() {
+            Some(config) => phases_of(config, rank, works),
+            None => phases(works),
+        };
+        let mut row = [rank.0, warmup, steady, cooldown].map(|count| count.to_string()).to_vec();
+        row.push(report.ranks[rank.idx()].peak_saved.to_string());
+        rows.push(row);
+    }
+    text.push_str(&columns(&rows));
+    text
+}
+
+/// As Megatron counts them where Megatron has the schedule.
+fn phases_of(config: &ScheduleConfig, rank: Rank, works: &[Work]) -> (u32, u32, u32) {
     match config.kind() {
-        _ if config.forward_only() => (m * config.vp(), 0, 0),
-        ScheduleKind::GPipe => (m, 0, m),
-        ScheduleKind::NoPipelining => (0, m * config.vp(), 0),
-        _ => {
+        ScheduleKind::OneFOneB | ScheduleKind::Interleaved if !config.forward_only() => {
             let counts = counts(config, rank);
             (counts.warmup, counts.remaining, counts.warmup)
         }
+        ScheduleKind::NoPipelining if !config.forward_only() => (0, config.microbatches() * config.vp(), 0),
+        _ => phases(works),
     }
 }
 
-fn actions(verified: &VerifiedProgram, rank: u32, out: &mut dyn Write) -> Result<(), CommandError> {
+/// Computations before the first backward, from there to the last forward, and after it.
+fn phases(works: &[Work]) -> (u32, u32, u32) {
+    let is_forward = |work: &Work| work.kind == WorkKind::Forward;
+    let warmup = works.iter().position(|work| !is_forward(work)).unwrap_or(works.len());
+    let steady = works.iter().rposition(is_forward).map_or(0, |last| (last + 1).saturating_sub(warmup));
+    let cooldown = works.len() - warmup - steady;
+    (warmup as u32, steady as u32, cooldown as u32)
+}
+
+fn actions(source: &Source, verified: &VerifiedProgram, rank: u32) -> Result<String, CommandError> {
     let ranks = &verified.program().ranks;
     let program = ranks.get(rank as usize).ok_or(CommandError::NoSuchRank { rank, n_ranks: ranks.len() as u32 })?;
+    let mut text = format!("{}\n", title::of(source));
     for (index, step) in program.steps().enumerate() {
-        writeln!(out, "{index:>6}  {step}")?;
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "{index:>6}  {step}");
     }
-    Ok(())
+    Ok(text)
 }

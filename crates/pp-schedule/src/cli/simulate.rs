@@ -5,7 +5,7 @@ use std::io::Write;
 use clap::Args;
 
 use super::costs::{CostArgs, Priced};
-use super::output::{OutputArgs, Subject};
+use super::output::{OutputArgs, Subject, Texts};
 use super::source::{Source, SourceArgs};
 use super::{CommandError, figures};
 use crate::simulate::{Report, Sends, Timeline};
@@ -36,7 +36,8 @@ pub(super) fn run(args: &SimulateArgs, out: &mut dyn Write) -> Result<(), Comman
     let (timeline, clock) = play(args, &source, &priced)?;
     let report = Report::new(&timeline, |stage| priced.bytes_of(stage));
     let subject = Subject { source: &source, priced: &priced, timeline: &timeline, report: &report, clock };
-    args.output.write(&subject, figures::simulated, out)
+    let texts = Texts { text: &figures::simulated, json: &figures::as_json, csv: &figures::as_csv };
+    args.output.write(&subject, &texts, out)
 }
 
 /// The timeline, and by which clock.

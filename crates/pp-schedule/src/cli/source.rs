@@ -87,7 +87,7 @@ fn name_of(path: &Path) -> String {
 }
 
 /// The text of a file, or of standard input for `-`.
-fn read_text(path: &Path) -> Result<String, CommandError> {
+pub(super) fn read_text(path: &Path) -> Result<String, CommandError> {
     let mut bytes = Vec::new();
     let done = match path == Path::new("-") {
         true => std::io::stdin().lock().read_to_end(&mut bytes).map(|_| ()),

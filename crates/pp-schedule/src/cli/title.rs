@@ -37,7 +37,7 @@ pub(super) fn of_config(config: &ScheduleConfig) -> String {
     let mut line = format!("{} over {}", config.kind(), counted(config.pp(), "rank"));
     line += &chunks(config.vp(), config.placement().shape());
     line += &format!(", {}", counted(config.microbatches(), "microbatch"));
-    if config.kind() == ScheduleKind::Interleaved {
+    if matches!(config.kind(), ScheduleKind::Interleaved | ScheduleKind::InterleavedZb) {
         let sizes: Vec<u32> = config.groups().sizes(config.microbatches()).collect();
         let (first, rest) = (sizes[0], &sizes[1..]);
         if rest.iter().all(|size| *size == first) {
