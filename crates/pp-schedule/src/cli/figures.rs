@@ -34,7 +34,7 @@ pub(super) fn simulated(subject: &Subject<'_>) -> String {
     line("costs", costs_text(subject));
     line("makespan", format!("{} {unit}", time(report.makespan, scale)));
     line("longest stage", format!("{} {unit}, rank {longest}", time(report.longest_stage, scale)));
-    let closed = subject.closed_form_text().map_or_else(String::new, |closed| format!("; {closed}"));
+    let closed = subject.closed_form_text().map_or_else(String::new, |closed| format!("; closed form {closed}"));
     line("bubble", format!("{:.2} % of the makespan{closed}", 100.0 * report.bubble));
     line("", format!("{:.2} % of the longest stage time", 100.0 * report.longest_stage_bubble));
     line("critical path", path_text(subject));

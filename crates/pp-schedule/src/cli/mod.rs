@@ -35,14 +35,12 @@ pub struct Cli {
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Draw a schedule in the terminal, with its figures
-    ///
-    /// Example: pp-schedule show --pp 4 --vp 2 --microbatches 8
+    /// Draw a schedule and count it, at unit costs, after proving it
     Show(show::ShowArgs),
     /// Simulate a step: its length, its bubble, who waits, what decides, how much memory it takes
     ///
     /// Example: pp-schedule simulate --schedule 1f1b --pp 8 -m 24 -F 18.5 -B 27.4 --latency 0.6 --unit ms
-    Simulate(simulate::SimulateArgs),
+    Simulate(Box<simulate::SimulateArgs>),
     /// Prove a schedule in torch's text form, or say where it goes wrong
     ///
     /// Without communication cells, the transfers are added by the lanes policy, with as little prefetch as passes. With
@@ -64,7 +62,8 @@ pub enum Command {
 /// The flags that say which schedule is meant.
 #[derive(Clone, Debug, Args)]
 pub struct ScheduleArgs {
-    /// 1f1b, gpipe, interleaved or none [default: interleaved if --vp > 1, else 1f1b; none for one rank]
+    /// Its name, such as 1f1b, interleaved, zb-h1 or dualpipe-v; an unknown one lists all [default: interleaved if --vp > 1,
+    /// else 1f1b; none for one rank]
     #[arg(long, value_name = "NAME")]
     pub schedule: Option<ScheduleKind>,
     /// Pipeline ranks

@@ -69,10 +69,9 @@ impl Subject<'_> {
         closed_form(self.source.config()?, costs)
     }
 
-    /// The same, for people.
+    /// The same for people: formula and value.
     pub(super) fn closed_form_text(&self) -> Option<String> {
-        let ClosedForm { bubble, formula } = self.closed_form()?;
-        Some(format!("closed form {formula} = {:.2} %", 100.0 * bubble))
+        self.closed_form().map(|ClosedForm { bubble, formula }| format!("{formula} = {:.2} %", 100.0 * bubble))
     }
 
     fn picture(&self) -> Picture<'_> {

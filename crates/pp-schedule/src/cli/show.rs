@@ -87,7 +87,7 @@ fn figures(subject: &Subject<'_>) -> String {
     let makespan = time(report.makespan, scale);
     let mut text =
         format!("makespan  {makespan} units (1 = a rank's forward{column}; backward 2, communication free)\n");
-    let closed = subject.closed_form_text().map_or_else(String::new, |closed| format!("; {closed}"));
+    let closed = subject.closed_form_text().map_or_else(String::new, |closed| format!("; closed form {closed}"));
     // Writing to a string cannot fail.
     let _ = writeln!(text, "bubble    {:.2} % of the makespan{closed}", 100.0 * report.bubble);
     let _ = writeln!(text, "          {:.2} % of the longest stage time", 100.0 * report.longest_stage_bubble);
