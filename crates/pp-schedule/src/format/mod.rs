@@ -3,6 +3,7 @@
 #[cfg(feature = "json")]
 pub mod chrome;
 pub mod csv;
+pub mod html;
 mod palette;
 pub mod picture;
 pub mod svg;

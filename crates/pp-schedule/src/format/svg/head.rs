@@ -54,7 +54,8 @@ struct Entry {
     meaning: String,
 }
 
-fn legend(out: &mut String, picture: &Picture<'_>, shape: &Shape, top: f64) -> f64 {
+/// The legend below `top`; returns where it ends.
+pub(super) fn legend(out: &mut String, picture: &Picture<'_>, shape: &Shape, top: f64) -> f64 {
     let (mut x, mut y) = (MARGIN, top);
     for Entry { sample, width, meaning } in entries(picture) {
         let whole = width + 6.0 + text_width(meaning.chars().count(), 11.0);
