@@ -21,10 +21,11 @@ pub(super) fn write(page: &mut String, picture: &Picture<'_>) {
     // Writing to a string cannot fail.
     let _ = write!(
         page,
-        "<script type=\"application/json\" id=\"pp-data\" data-unit=\"{}\">\n{{\"perUnit\":{},\"makespan\":{},\"bytes\":{}",
+        "<script type=\"application/json\" id=\"pp-data\" data-unit=\"{}\">\n{{\"perUnit\":{},\"makespan\":{},\"microbatches\":{},\"bytes\":{}",
         escape(&picture.scale.unit),
         per_unit(picture),
         timeline.makespan(),
+        timeline.extent().microbatches,
         picture.bytes_known,
     );
     let fills = WorkKind::ALL

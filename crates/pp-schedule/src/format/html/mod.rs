@@ -27,7 +27,14 @@ use super::svg;
 use super::xml::escape;
 
 const STYLE: &str = include_str!("page.css");
-const SCRIPT: &str = include_str!("page.js");
+/// One script in three files; none of it is visible outside of it.
+const SCRIPT: &str = concat!(
+    "(() => {\n'use strict';\n",
+    include_str!("data.js"),
+    include_str!("draw.js"),
+    include_str!("ask.js"),
+    "})();\n"
+);
 
 /// Everything that the page may load: nothing; its own style and script are in it.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:";

@@ -50,32 +50,33 @@ pub fn draw_with(picture: &Picture<'_>, options: Options) -> String {
     let y = head::draw(&mut body, picture, &shape);
     let y = rows::draw(&mut body, picture, &shape, y);
     let y = memory::draw(&mut body, picture, &shape, y);
-    image(picture, &shape, y, &body)
+    image(picture, &shape, true, y, &body)
 }
 
-/// The timeline and the memory alone, for a page that says the rest.
+/// The timeline and the memory alone, for a page that has a [`legend`] and says the rest.
 pub(super) fn plot(picture: &Picture<'_>) -> String {
     let shape = Shape::new(picture, None);
     let mut body = String::new();
     let y = rows::draw(&mut body, picture, &shape, 0.0);
     let y = memory::draw(&mut body, picture, &shape, y);
-    image(picture, &shape, y, &body)
+    image(picture, &shape, false, y, &body)
 }
 
-/// The legend alone; its colours are those of the [`plot`] in the same page.
+/// The legend alone, with the style and the patterns of everything.
 pub(super) fn legend(picture: &Picture<'_>) -> String {
-    let shape = Shape::new(picture, Some(1100));
+    let width = 1100.0;
     let mut body = String::new();
-    let height = head::legend(&mut body, picture, &shape, 2.0) - 14.0;
-    let width = shape.width;
+    let height = head::legend(&mut body, picture, width, 2.0) - 14.0;
+    let mut style = String::new();
+    style::write(&mut style, picture, &Shape::new(picture, None));
     format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" \
-         viewBox=\"{x} 0 {width} {height}\" class=\"pp\" role=\"img\" aria-label=\"legend\">\n{body}</svg>\n",
+         viewBox=\"{x} 0 {width} {height}\" class=\"pp\" role=\"img\" aria-label=\"legend\">\n{style}{body}</svg>\n",
         x = shape::MARGIN - 1.0,
     )
 }
 
-fn image(picture: &Picture<'_>, shape: &Shape, height: f64, body: &str) -> String {
+fn image(picture: &Picture<'_>, shape: &Shape, has_style: bool, height: f64, body: &str) -> String {
     let (width, height) = (shape.width, height.ceil());
     let mut image = String::with_capacity(body.len() + 8192);
     // Writing to a string cannot fail.
@@ -87,7 +88,9 @@ fn image(picture: &Picture<'_>, shape: &Shape, height: f64, body: &str) -> Strin
         escape(&picture.title),
         escape(&description(picture)),
     );
-    style::write(&mut image, picture, shape);
+    if has_style {
+        style::write(&mut image, picture, shape);
+    }
     let _ = writeln!(image, "<rect class=\"bg\" width=\"{width}\" height=\"{height}\" rx=\"8\"/>");
     image.push_str(body);
     image.push_str("</svg>\n");
