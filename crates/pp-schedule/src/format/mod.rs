@@ -10,6 +10,7 @@ pub mod document;
 #[cfg(feature = "json")]
 pub mod events;
 pub mod grid;
+pub mod html;
 #[cfg(feature = "json")]
 pub mod json;
 mod palette;

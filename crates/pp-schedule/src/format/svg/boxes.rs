@@ -111,18 +111,20 @@ fn waiting(out: &mut String, picture: &Picture<'_>, shape: &Shape, rank: usize) 
     }
 }
 
-/// A frame around the two of each overlapped pair.
+/// A frame around the two of each overlapped pair, thinner where they are short.
 fn pairs(out: &mut String, picture: &Picture<'_>, shape: &Shape, rank: usize) {
     let row = &picture.timeline.rows()[rank];
-    let mut frames = String::new();
+    let (mut frames, mut narrowest) = (String::new(), f64::INFINITY);
     for &start in picture.pairs.get(rank).into_iter().flatten() {
         if let Some([forward, backward]) = row.get(start as usize..start as usize + 2) {
             let x = shape.x(forward.start);
             let width = shape.x(backward.start) + width(shape, backward) - x;
             frames.push_str(&outline(x + 0.5, 0.0, (width - 1.0).max(0.5), shape.row));
+            narrowest = narrowest.min(width);
         }
     }
     if !frames.is_empty() {
-        let _ = writeln!(out, "<path class=\"pair\" d=\"{frames}\"/>");
+        let line = Px((narrowest / 16.0).clamp(0.5, 2.0));
+        let _ = writeln!(out, "<path class=\"pair\" stroke-width=\"{line}\" d=\"{frames}\"/>");
     }
 }

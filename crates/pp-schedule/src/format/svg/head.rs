@@ -15,29 +15,42 @@ const LINE: f64 = 16.0;
 /// A box of the legend.
 const SAMPLE: (f64, f64) = (24.0, 15.0);
 
-/// Draws it; returns where the timeline may begin.
+/// Draws it, larger on a wide image, which is seen from further away; returns where the timeline may begin.
 pub(super) fn draw(out: &mut String, picture: &Picture<'_>, shape: &Shape) -> f64 {
-    let room = shape.width - 2.0 * MARGIN;
+    let scale = (shape.width / 1400.0).clamp(1.0, 1.7);
+    let inner = shape.width / scale;
+    // Writing to a string cannot fail.
+    let _ = writeln!(out, "<g transform=\"scale({})\">", Px(scale));
+    let bottom = lines(out, picture, inner);
+    let bottom = legend(out, picture, inner, bottom + 4.0);
+    out.push_str("</g>\n");
+    // Rounded as it is written.
+    bottom * (scale * 100.0).round() / 100.0
+}
+
+/// Title, figures, closed form and notes.
+fn lines(out: &mut String, picture: &Picture<'_>, width: f64) -> f64 {
+    let room = width - 2.0 * MARGIN;
     let mut y = MARGIN + 14.0;
     for line in wrap(&picture.title, (room / text_width(1, 17.0)) as usize) {
         text(out, "h1", (MARGIN, y), &line);
         y += 22.0;
     }
-    y = figures(out, picture, shape, y + 2.0);
+    y = figures(out, picture, width, y + 2.0);
     let lines =
         picture.closed_form.iter().map(|line| format!("closed form: {line}")).chain(picture.notes.iter().cloned());
     for line in lines.flat_map(|line| wrap(&line, (room / text_width(1, 11.0)) as usize)) {
         text(out, "note", (MARGIN, y), &line);
         y += LINE;
     }
-    legend(out, picture, shape, y + 4.0)
+    y
 }
 
-fn figures(out: &mut String, picture: &Picture<'_>, shape: &Shape, top: f64) -> f64 {
+fn figures(out: &mut String, picture: &Picture<'_>, image: f64, top: f64) -> f64 {
     let (mut x, mut y) = (MARGIN, top);
     for figure in picture.figures() {
         let width = text_width(figure.name.chars().count(), 11.0).max(text_width(figure.value.chars().count(), 15.0));
-        if x > MARGIN && x + width > shape.width - MARGIN {
+        if x > MARGIN && x + width > image - MARGIN {
             (x, y) = (MARGIN, y + 40.0);
         }
         text(out, "name", (x, y + 6.0), figure.name);
@@ -54,11 +67,12 @@ struct Entry {
     meaning: String,
 }
 
-fn legend(out: &mut String, picture: &Picture<'_>, shape: &Shape, top: f64) -> f64 {
+/// The legend below `top`, in an image so wide; returns where it ends.
+pub(super) fn legend(out: &mut String, picture: &Picture<'_>, image: f64, top: f64) -> f64 {
     let (mut x, mut y) = (MARGIN, top);
     for Entry { sample, width, meaning } in entries(picture) {
         let whole = width + 6.0 + text_width(meaning.chars().count(), 11.0);
-        if x > MARGIN && x + whole > shape.width - MARGIN {
+        if x > MARGIN && x + whole > image - MARGIN {
             (x, y) = (MARGIN, y + SAMPLE.1 + 8.0);
         }
         sample(out, x, y);
@@ -105,7 +119,8 @@ fn entries(picture: &Picture<'_>) -> Vec<Entry> {
                 sample(out, &class(WorkKind::Forward, 0), x, y, width / 2.0);
                 sample(out, &class(WorkKind::Backward, 0), x + width / 2.0, y, width / 2.0);
                 // Writing to a string cannot fail.
-                let _ = writeln!(out, "<path class=\"pair\" d=\"{}\"/>", outline(x, y, width, height));
+                let _ =
+                    writeln!(out, "<path class=\"pair\" stroke-width=\"2\" d=\"{}\"/>", outline(x, y, width, height));
             }),
         );
     }

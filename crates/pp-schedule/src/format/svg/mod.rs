@@ -47,10 +47,37 @@ pub fn draw(picture: &Picture<'_>) -> String {
 pub fn draw_with(picture: &Picture<'_>, options: Options) -> String {
     let shape = Shape::new(picture, options.width);
     let mut body = String::new();
-    let mut y = head::draw(&mut body, picture, &shape);
-    y = rows::draw(&mut body, picture, &shape, y);
-    y = memory::draw(&mut body, picture, &shape, y);
-    let (width, height) = (shape.width, y.ceil());
+    let y = head::draw(&mut body, picture, &shape);
+    let y = rows::draw(&mut body, picture, &shape, y);
+    let y = memory::draw(&mut body, picture, &shape, y);
+    image(picture, &shape, true, y, &body)
+}
+
+/// The timeline and the memory alone, for a page that has a [`legend`] and says the rest.
+pub(super) fn plot(picture: &Picture<'_>) -> String {
+    let shape = Shape::new(picture, None);
+    let mut body = String::new();
+    let y = rows::draw(&mut body, picture, &shape, 0.0);
+    let y = memory::draw(&mut body, picture, &shape, y);
+    image(picture, &shape, false, y, &body)
+}
+
+/// The legend alone, with the style and the patterns of everything.
+pub(super) fn legend(picture: &Picture<'_>) -> String {
+    let width = 1100.0;
+    let mut body = String::new();
+    let height = head::legend(&mut body, picture, width, 2.0) - 14.0;
+    let mut style = String::new();
+    style::write(&mut style, picture, &Shape::new(picture, None));
+    format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" \
+         viewBox=\"{x} 0 {width} {height}\" class=\"pp\" role=\"img\" aria-label=\"legend\">\n{style}{body}</svg>\n",
+        x = shape::MARGIN - 1.0,
+    )
+}
+
+fn image(picture: &Picture<'_>, shape: &Shape, has_style: bool, height: f64, body: &str) -> String {
+    let (width, height) = (shape.width, height.ceil());
     let mut image = String::with_capacity(body.len() + 8192);
     // Writing to a string cannot fail.
     let _ = write!(
@@ -61,9 +88,11 @@ pub fn draw_with(picture: &Picture<'_>, options: Options) -> String {
         escape(&picture.title),
         escape(&description(picture)),
     );
-    style::write(&mut image, picture, &shape);
+    if has_style {
+        style::write(&mut image, picture, shape);
+    }
     let _ = writeln!(image, "<rect class=\"bg\" width=\"{width}\" height=\"{height}\" rx=\"8\"/>");
-    image.push_str(&body);
+    image.push_str(body);
     image.push_str("</svg>\n");
     image
 }

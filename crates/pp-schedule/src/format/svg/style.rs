@@ -71,7 +71,7 @@ fn fixed(out: &mut String, shape: &Shape) {
          .pp .line{{fill:none;stroke-width:1}}\n\
          .pp .hatch{{fill:none;stroke-width:1.4}}\n\
          .pp .idle{{fill:none;stroke-width:1;stroke-dasharray:1 4}}\n\
-         .pp .pair{{fill:none;stroke-width:2;pointer-events:none}}\n\
+         .pp .pair{{fill:none;pointer-events:none}}\n\
          .pp .held{{fill:{};stroke:{};stroke-width:.6}}\n\
          .pp .late{{fill:{};stroke:{};stroke-width:.6}}\n",
         memory[0], lines[0], memory[1], lines[1],

@@ -1,9 +1,10 @@
 //! How busy ranks are, in one panel: for timelines of which no single computation can be shown.
 
-use super::line::{Line, times};
+use super::line::{Line, paint, times};
 use super::{MAX_ROWS, Style, or_ticks};
 use crate::format::picture::{axis, numbers};
 use crate::simulate::{Span, Timeline};
+use crate::work::WorkKind;
 
 /// From idle to busy.
 const SHADES: [char; 10] = [' ', '.', ':', '-', '=', '+', '*', '#', '%', '@'];
@@ -29,7 +30,10 @@ pub(super) fn draw(timeline: &Timeline, style: Style<'_>) -> String {
     times("time", margin, labels, style.width).push_to(&mut text);
     for (name, rows) in groups {
         let mut line = Line::new(&name, margin);
-        line.put(margin, &shades(rows, per_character, columns), None);
+        for (at, Load { share, kind }) in loads(rows, per_character, columns).into_iter().enumerate() {
+            let paint = (style.colour && share > 0.02).then(|| paint(kind, 0, 1));
+            line.put(margin + at, shade(share).encode_utf8(&mut [0; 4]), paint);
+        }
         line.push_to(&mut text);
     }
     let one = numbers::short(per_character / scale.ticks_per_unit);
@@ -42,19 +46,31 @@ pub(super) fn draw(timeline: &Timeline, style: Style<'_>) -> String {
     text
 }
 
-/// A shade for each character's time: the share of it in which the rows compute.
-fn shades(rows: &[Vec<Span>], per_character: f64, columns: usize) -> String {
-    let mut busy = vec![0.0; columns];
+/// What ranks do in a character's time.
+struct Load {
+    /// The share of it in which they compute.
+    share: f64,
+    /// The kind that takes most of that.
+    kind: WorkKind,
+}
+
+fn loads(rows: &[Vec<Span>], per_character: f64, columns: usize) -> Vec<Load> {
+    let mut busy = vec![[0.0; WorkKind::ALL.len()]; columns];
     for span in rows.iter().flatten() {
         let (start, end) = (span.start as f64 / per_character, span.end as f64 / per_character);
         let last = (end.ceil() as usize).min(columns);
         for (character, busy) in busy.iter_mut().enumerate().take(last).skip(start as usize) {
-            *busy += end.min(character as f64 + 1.0) - start.max(character as f64);
+            busy[span.work.kind as usize] += end.min(character as f64 + 1.0) - start.max(character as f64);
         }
     }
-    let shade = |busy: f64| {
-        let share = busy / rows.len().max(1) as f64;
-        SHADES[((share * (SHADES.len() - 1) as f64).round() as usize).min(SHADES.len() - 1)]
+    let load = |busy: [f64; 4]| {
+        let most = |one: &WorkKind, other: &WorkKind| busy[*one as usize].total_cmp(&busy[*other as usize]);
+        let kind = WorkKind::ALL.into_iter().max_by(most).unwrap_or(WorkKind::Forward);
+        Load { share: busy.iter().sum::<f64>() / rows.len().max(1) as f64, kind }
     };
-    busy.into_iter().map(shade).collect()
+    busy.into_iter().map(load).collect()
+}
+
+fn shade(share: f64) -> char {
+    SHADES[((share * (SHADES.len() - 1) as f64).round() as usize).min(SHADES.len() - 1)]
 }
