@@ -51,7 +51,7 @@ fn shapes_that_do_not_divide() {
 
 #[test]
 fn names_and_flags_that_are_not_known() {
-    refused("--mock-data --pp 2 --schedule zigzag", &["--schedule", "zigzag", "1f1b, gpipe, interleaved, none"]);
+    refused("--mock-data --pp 2 --schedule zigzag", &["--schedule", "zigzag", "1f1b, dualpipe-v, gpipe"]);
     refused("--mock-data --pp 2 --device tpu", &["--device", "tpu", "cpu"]);
     refused("--mock-data --pp 2 --no-such-flag 3", &["--no-such-flag"]);
     refused("--mock-data --pp two", &["--pp", "two"]);

@@ -4,11 +4,12 @@ use crate::config::{ScheduleConfig, ScheduleKind};
 use crate::counts::{Counts, CountsInput};
 use crate::groups::{Groups, group_rule_holds};
 use crate::ids::Rank;
+use crate::placement::Shape;
 use crate::schedules::rank_order;
 use crate::simulate::StageCosts;
 use crate::work::WorkKind;
 
-/// The formula of [`ideal_bubble`] for schedules with whole backwards, for people.
+/// The formula of [`ideal_bubble`] for schedules with whole backwards over a loop, for people.
 pub const BUBBLE_FORMULA: &str = "(pp - 1) / (vp * m + pp - 1)";
 
 /// The formula of [`ideal_bubble`] for the zero-bubble schedules, for people.
@@ -17,14 +18,27 @@ pub const ZERO_BUBBLE_FORMULA: &str = "(pp - 1) / (3 * vp * m + pp - 1)";
 /// The formula of [`closed_form`] for ZB-H1 under uneven costs, for people.
 pub const ZB_H1_FORMULA: &str = "(pp - 1) * (F + I - W) / (m * (F + I + W) + (pp - 1) * (F + I - W))";
 
-/// The formula that [`ideal_bubble`] follows for a schedule.
-pub const fn bubble_formula(kind: ScheduleKind) -> &'static str {
-    if is_zero_bubble(kind) { ZERO_BUBBLE_FORMULA } else { BUBBLE_FORMULA }
+/// The formula of [`ideal_bubble`] for forwards alone over a V, for people.
+pub const V_FORWARD_FORMULA: &str = "(pp - 1) / (m + pp - 1)";
+
+/// The formula that [`ideal_bubble`] follows, for people.
+pub fn bubble_formula(config: &ScheduleConfig) -> &'static str {
+    formula(config).0
+}
+
+/// The formula, and in it what stands beside `pp - 1` below the line.
+fn formula(config: &ScheduleConfig) -> (&'static str, f64) {
+    let (vp, m) = (f64::from(config.vp()), f64::from(config.microbatches()));
+    match config.placement().shape() {
+        _ if puts_weights_off(config) => (ZERO_BUBBLE_FORMULA, 3.0 * vp * m),
+        Shape::V => (V_FORWARD_FORMULA, m),
+        Shape::Loop => (BUBBLE_FORMULA, vp * m),
+    }
 }
 
 /// Whether weight gradients fill what would be idle time.
-const fn is_zero_bubble(kind: ScheduleKind) -> bool {
-    match kind {
+fn puts_weights_off(config: &ScheduleConfig) -> bool {
+    let kind_does = match config.kind() {
         ScheduleKind::NoPipelining
         | ScheduleKind::GPipe
         | ScheduleKind::OneFOneB
@@ -35,7 +49,8 @@ const fn is_zero_bubble(kind: ScheduleKind) -> bool {
         | ScheduleKind::InterleavedZb
         | ScheduleKind::ZbV
         | ScheduleKind::DualPipeV => true,
-    }
+    };
+    kind_does && !config.forward_only()
 }
 
 /// The share of a step's time, from its start to its end, that each rank idles, when all stages cost the same (a backward
@@ -43,29 +58,28 @@ const fn is_zero_bubble(kind: ScheduleKind) -> bool {
 ///
 /// With whole backwards `(pp - 1) / (vp * m + pp - 1)` (Narayanan et al. 2021, as a share of the whole step): the pipeline
 /// is filled by forwards and drained by backwards. With the zero-bubble schedules `(pp - 1) / (3 * vp * m + pp - 1)`: only
-/// the forwards of one chunk that the last rank waits for are lost (Qi et al. 2023; [`crate::simulate::Timeline::bubble`]
-/// is the measure, not the time of the longest stage, by which ZB-H2 and ZB-V have no bubble at all).
+/// the forwards of one chunk that the last rank waits for are lost (Qi et al. 2023; the measure is
+/// [`crate::simulate::Timeline::bubble`], not that of the longest stage, by which ZB-H2 and ZB-V have no bubble at all).
+/// Forwards alone over a V have `(pp - 1) / (m + pp - 1)`: they end where they started, on rank 0.
 ///
 /// `None` where no closed form is known: interleaved groups that do not fulfil the schedule's rule (`--allow-bubbles`), or
-/// fewer microbatches than fill the pipeline. Forwards alone have the first form with any schedule but over a V, where there
-/// is none.
+/// fewer microbatches than fill the pipeline.
 pub fn ideal_bubble(config: &ScheduleConfig) -> Option<f64> {
-    let (kind, pp, vp, m) = (config.kind(), config.pp(), config.vp(), config.microbatches());
-    let forward_only = config.forward_only();
-    let full = match (kind, config.groups()) {
+    let (pp, vp, m) = (config.pp(), config.vp(), config.microbatches());
+    let training = !config.forward_only();
+    let is_full = match (config.kind(), config.groups()) {
         (ScheduleKind::Interleaved, Groups::Even { count }) => {
             m.is_multiple_of(count) && group_rule_holds(pp, m / count, m)
         }
-        (ScheduleKind::LoopedBfs, _) => vp == 1 || m >= pp,
-        (ScheduleKind::InterleavedZb, _) => m >= pp || (forward_only && vp == 1),
-        (ScheduleKind::ZbH1 | ScheduleKind::ZbH2, _) => forward_only || m >= pp,
-        (ScheduleKind::ZbV, _) => pp == 1 || (!forward_only && 2 * m >= 3 * pp - 1),
-        (ScheduleKind::DualPipeV, _) => pp == 1 || (!forward_only && m >= 2 * pp),
+        (ScheduleKind::LoopedBfs, _) => m >= pp || vp == 1,
+        (ScheduleKind::InterleavedZb, _) => m >= pp || (vp == 1 && !training),
+        (ScheduleKind::ZbH1 | ScheduleKind::ZbH2, _) if training => m >= pp,
+        (ScheduleKind::ZbV, _) if training => pp == 1 || 2 * m >= 3 * pp - 1,
+        (ScheduleKind::DualPipeV, _) if training => pp == 1 || m >= 2 * pp,
         _ => true,
     };
     let fill = f64::from(pp - 1);
-    let units = if is_zero_bubble(kind) && !forward_only { 3.0 } else { 1.0 };
-    full.then(|| fill / (units * f64::from(vp) * f64::from(m) + fill))
+    is_full.then(|| fill / (formula(config).1 + fill))
 }
 
 /// A bubble in closed form.
@@ -85,10 +99,10 @@ pub struct ClosedForm {
 pub fn closed_form(config: &ScheduleConfig, costs: StageCosts) -> Option<ClosedForm> {
     let bubble = ideal_bubble(config)?;
     let StageCosts { forward, backward, backward_input, backward_weight } = costs;
-    let zero_bubble = is_zero_bubble(config.kind()) && !config.forward_only();
+    let zero_bubble = puts_weights_off(config);
     if !zero_bubble || (forward == backward_input && forward == backward_weight) {
         let whole = !zero_bubble || backward == backward_input + backward_weight;
-        return whole.then(|| ClosedForm { bubble, formula: bubble_formula(config.kind()) });
+        return whole.then(|| ClosedForm { bubble, formula: bubble_formula(config) });
     }
     let fits = backward_weight <= forward.min(backward_input) && backward_weight > 0;
     (config.kind() == ScheduleKind::ZbH1 && fits).then(|| {

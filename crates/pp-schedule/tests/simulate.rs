@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use pp_schedule::lower::lanes::{self, Options};
 use pp_schedule::simulate::{Costs, Link, Sends, StageCosts, Timeline};
-use pp_schedule::{Order, Program, ScheduleConfig, ScheduleKind, ScheduleSpec, Step, Work, verify};
+use pp_schedule::{Message, Order, Program, ScheduleConfig, ScheduleKind, ScheduleSpec, Step, Work, verify};
 
 /// Everything posted as far ahead as there is anything to post.
 const UNLIMITED: Options = Options { receives_ahead: 9999, ring_receives_ahead: 9999, sends_in_flight: 9999 };
@@ -92,7 +92,7 @@ fn programs_run_as_in_an_event_loop() {
     }
 }
 
-/// What runs when, found tick by tick: everything is looked at again in every tick until nothing changes. It knows one
+/// What runs when, found tick by tick: everything is looked at again in each until nothing changes. It knows one
 /// transfer per post and one queue per channel end, which is what `lanes` makes.
 fn event_loop(program: &Program, costs: &Costs, sends: Sends) -> Vec<Vec<(Work, u64, u64)>> {
     #[derive(Clone, Copy, Default)]
@@ -114,6 +114,11 @@ fn event_loop(program: &Program, costs: &Costs, sends: Sends) -> Vec<Vec<(Work, 
             }
         }
     }
+    let message = |rank: usize, number: u32| program.ranks[rank].transfers[number as usize].message;
+    let of_rank = |(rank, places): (usize, &HashMap<u32, (u32, usize)>)| {
+        places.iter().map(|(number, place)| (*place, message(rank, *number))).collect::<Vec<_>>()
+    };
+    let messages: HashMap<(u32, usize), Message> = places.iter().enumerate().flat_map(of_rank).collect();
     let mut rows = vec![Vec::new(); n_ranks];
     let mut at = vec![0; n_ranks];
     let mut busy_until = vec![0_u64; n_ranks];
@@ -154,8 +159,7 @@ fn event_loop(program: &Program, costs: &Costs, sends: Sends) -> Vec<Vec<(Work, 
                 let mut free = [0_u64, 0];
                 for place in 0.. {
                     let Some(&[send, receive]) = sides.get(&(channel, place)) else { break };
-                    let message = message_at(program, &places, channel, place);
-                    let link = costs.link(message);
+                    let link = costs.link(messages[&(channel, place)]);
                     let (left, there) = match (sends, send.posted, receive.posted) {
                         (Sends::Eager, Some(posted), received) => {
                             let left = posted.max(free[0]) + link.transfer;
@@ -178,21 +182,9 @@ fn event_loop(program: &Program, costs: &Costs, sends: Sends) -> Vec<Vec<(Work, 
                 }
             }
         }
-        tick += 1;
+        // Until something ends, every tick would look like this one.
+        let ends = sides.values().flatten().filter_map(|side| side.done).chain(busy_until.iter().copied());
+        tick = ends.filter(|end| *end > tick).min().unwrap_or(tick + 1);
     }
     rows
-}
-
-fn message_at(
-    program: &Program,
-    places: &[HashMap<u32, (u32, usize)>],
-    channel: u32,
-    place: usize,
-) -> pp_schedule::Message {
-    for (rank, places) in program.ranks.iter().zip(places) {
-        if let Some((number, _)) = places.iter().find(|(_, at)| **at == (channel, place)) {
-            return rank.transfers[*number as usize].message;
-        }
-    }
-    unreachable!("somebody posts it")
 }

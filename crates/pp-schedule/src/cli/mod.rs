@@ -62,14 +62,14 @@ pub enum Command {
 /// The flags that say which schedule is meant.
 #[derive(Clone, Debug, Args)]
 pub struct ScheduleArgs {
-    /// Its name, such as 1f1b, interleaved, zb-h1 or dualpipe-v; an unknown one lists all [default: interleaved if --vp > 1,
-    /// else 1f1b; none for one rank]
+    /// 1f1b, gpipe, interleaved, looped-bfs, zb-h1, zb-h2, interleaved-zb, zb-v, dualpipe-v or none
+    /// [default: interleaved if --vp > 1, else 1f1b; none for one rank]
     #[arg(long, value_name = "NAME")]
     pub schedule: Option<ScheduleKind>,
     /// Pipeline ranks
     #[arg(long, visible_alias = "pipeline-model-parallel-size", default_value_t = 1)]
     pub pp: u32,
-    /// Model chunks per rank
+    /// Model chunks per rank; zb-v and dualpipe-v always have 2
     #[arg(long, visible_alias = "num-virtual-stages-per-pipeline-rank", default_value_t = 1)]
     pub vp: u32,
     /// Microbatches per step

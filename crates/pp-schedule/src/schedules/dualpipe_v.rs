@@ -52,11 +52,10 @@ pub(super) fn order(config: &ScheduleConfig, rank: Rank) -> (Vec<Work>, Vec<u32>
 
 /// The backwards that are left: whole ones for the first half, then weights are put off to the end.
 fn drain(row: &mut Row, before: u32, after: u32) {
-    let whole = 2 * ((before + 1) / 2) + u32::from(before.is_multiple_of(2));
     let mut put_off = VecDeque::new();
     let left = (0..=before).flat_map(|_| [UP, DOWN]);
     for (index, chunk) in (0..).zip(left) {
-        if index < whole {
+        if index <= before {
             row.backward(chunk);
         } else {
             row.input(chunk);

@@ -26,6 +26,7 @@ fn configs() -> Vec<ScheduleConfig> {
         ScheduleSpec { group_size: Some(3), ..ScheduleSpec::new(2, 2, 5) },
         ScheduleSpec::new(3, 2, 3),
         ScheduleSpec { schedule: Some(ScheduleKind::GPipe), ..ScheduleSpec::new(3, 1, 3) },
+        ScheduleSpec { schedule: Some(ScheduleKind::ZbV), ..ScheduleSpec::new(2, 2, 3) },
     ];
     let configs = specs.iter().map(|spec| ScheduleConfig::new(spec).expect("valid"));
     configs.flat_map(|config| [config, config.to_forward_only()]).collect()

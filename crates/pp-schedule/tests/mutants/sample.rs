@@ -73,6 +73,8 @@ pub(crate) fn lanes_programs() -> Vec<Named> {
         ScheduleSpec { allow_bubbles: true, schedule: one_chunk, ..ScheduleSpec::new(3, 2, 2) },
         ScheduleSpec { forward_only: true, ..ScheduleSpec::new(3, 2, 4) },
         ScheduleSpec { schedule: Some(ScheduleKind::GPipe), ..ScheduleSpec::new(3, 1, 3) },
+        ScheduleSpec { schedule: Some(ScheduleKind::ZbH1), ..ScheduleSpec::new(3, 1, 3) },
+        ScheduleSpec { schedule: Some(ScheduleKind::ZbV), ..ScheduleSpec::new(2, 2, 2) },
     ];
     let named = |spec: ScheduleSpec| (format!("lanes {spec:?}"), lanes::lower(&config(spec)));
     specs.into_iter().filter(|spec| ScheduleConfig::new(spec).is_ok()).map(named).collect()

@@ -28,7 +28,7 @@ const REFUSED: &[(&str, &[&str])] = &[
         "--mock-data --dry-run --pp 4 --vp 2 --allow-bubbles --group-size 4 --microbatches 9",
         &["--allow-bubbles", "--group-size 4"],
     ),
-    ("--mock-data --schedule zigzag", &["zigzag", "1f1b, gpipe, interleaved, none"]),
+    ("--mock-data --schedule zigzag", &["zigzag", "1f1b, dualpipe-v, gpipe"]),
     ("--mock-data --schedule gpipe --gpipe-backward sideways", &["sideways", "ascending, reverse"]),
     ("--mock-data --gpipe-backward reverse", &["--gpipe-backward", "gpipe only"]),
     ("--mock-data --schedule 1f1b --vp 2 --pp 2 --dry-run", &["--vp is 2", "--vp 1"]),
