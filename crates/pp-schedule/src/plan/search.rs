@@ -271,3 +271,30 @@ fn each<T: Sync, R: Send>(items: &[T], parallel: bool, of: impl Fn(&T) -> R + Sy
 fn each<T, R>(items: &[T], _parallel: bool, of: impl Fn(&T) -> R) -> Vec<R> {
     items.iter().map(of).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Batch, Layer, Machine, Model, Part, Way};
+    use super::*;
+
+    #[test]
+    fn the_plan_is_the_same_on_one_core_and_on_all() {
+        let part = |at: u64| Part {
+            forward: 100 + at % 5,
+            backward_input: 100,
+            backward_weight: 90,
+            activation: 10 + at,
+            ..Part::default()
+        };
+        let layers = (0..16).map(|at| Layer { part: part(at), input: 1, core: None }).collect();
+        let model = Model { layers, message: 8, ..Model::default() };
+        for memory in [None, Some(900), Some(350), Some(1)] {
+            let machine = Machine { memory, latency: 13, ..Machine::default() };
+            let ways = Way::all(8, Batch::Global { global: 64, micro: 1 });
+            let request = Request { top: 4, ..Request::new(model.clone(), ways, machine) };
+            let found = search(&request, true).unwrap();
+            assert_eq!(found, search(&request, false).unwrap());
+            assert!(found.n_candidates > 3 * ROUND);
+        }
+    }
+}
