@@ -34,6 +34,7 @@ pub mod layout;
 pub mod lower;
 pub mod order;
 mod placement;
+pub mod plan;
 pub mod program;
 mod receive;
 mod schedules;

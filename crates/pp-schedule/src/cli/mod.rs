@@ -5,6 +5,7 @@ mod costs;
 mod decimal;
 mod figures;
 mod output;
+mod plan;
 mod policy;
 mod shell;
 mod show;
@@ -16,6 +17,8 @@ mod verify;
 use std::io::Write;
 
 use clap::{Args, Parser, Subcommand};
+
+use plan::PlanArgsError;
 
 use crate::config::{ConfigError, GPipeBackward, ScheduleConfig, ScheduleKind, ScheduleSpec};
 use crate::lower::megatron::MegatronError;
@@ -48,6 +51,14 @@ pub enum Command {
     ///
     /// Example: pp-schedule verify schedule.csv --queues one-per-rank
     Verify(verify::VerifyArgs),
+    /// Rank schedules, chunks, group sizes and recomputation by predicted step time, within a memory limit
+    ///
+    /// Costs and bytes are estimated from a GPT's shape, or given. Exits 0 with a winner, 1 if nothing fits, 2 if nothing
+    /// can be tried.
+    ///
+    /// Example: pp-schedule plan --pp 8 -m 64 --num-layers 32 --layer-cost 2.1ms,4.2ms --activation-bytes 500MB
+    /// --weight-bytes 2GB --memory 40GB
+    Plan(Box<plan::PlanArgs>),
     /// Write a schedule in another format: torch's CSV, JSON or events
     ///
     /// Cells are kept as they are written: idle steps, marks, transfers and overlapped pairs too, and also of a schedule that
@@ -171,6 +182,15 @@ pub enum CommandError {
     /// A schedule was found wrong (exit code 1).
     #[error("refuted: {0}")]
     Refuted(String),
+    /// What to plan for is said in arguments that make no request (exit code 2).
+    #[error(transparent)]
+    PlanArgs(#[from] PlanArgsError),
+    /// Nothing can be planned (exit code 2).
+    #[error(transparent)]
+    Plan(#[from] crate::plan::PlanError),
+    /// Every candidate takes too much memory (exit code 1).
+    #[error("{0}")]
+    NothingFits(String),
     /// Output could not be written (exit code 1).
     #[error("cannot write the output: {0}")]
     Output(#[from] std::io::Error),
@@ -188,11 +208,14 @@ impl CommandError {
             | Self::Read { .. }
             | Self::Request(_)
             | Self::Grid(_)
-            | Self::Costs(_) => 2,
+            | Self::Costs(_)
+            | Self::PlanArgs(_)
+            | Self::Plan(_) => 2,
             Self::Verify(_)
             | Self::Stuck(_)
             | Self::Unplayable(_)
             | Self::Refuted(_)
+            | Self::NothingFits(_)
             | Self::Output(_)
             | Self::File { .. } => 1,
         }
@@ -211,6 +234,7 @@ pub fn run(command: &Command, out: &mut dyn Write) -> Result<(), CommandError> {
         Command::Convert(args) => convert::run(args, out),
         Command::Completions(args) => shell::completions(args, out),
         Command::Man(args) => shell::man(args, out),
+        Command::Plan(args) => plan::run(args, out),
     }
 }
 

@@ -11,7 +11,7 @@ use super::{CommandError, title};
 use crate::figures::{ClosedForm, closed_form};
 use crate::format::chrome::{self, Trace};
 use crate::format::picture::Picture;
-use crate::format::svg;
+use crate::format::{html, svg};
 use crate::simulate::{Report, Timeline};
 
 /// Characters per line where nobody says how many there are.
@@ -124,7 +124,7 @@ impl OutputArgs {
             Format::Csv => (texts.csv)(subject),
             Format::Svg => svg::draw(&subject.picture()),
             Format::Chrome => chrome::to_string(&subject.trace())?,
-            Format::Html => svg::draw(&subject.picture()),
+            Format::Html => html::page(&subject.picture()),
         };
         self.put(&text, out)
     }

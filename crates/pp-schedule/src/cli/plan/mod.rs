@@ -1,0 +1,66 @@
+//! `plan`: which schedule to run, and why not the others.
+
+mod args;
+mod flags;
+mod json;
+mod layout;
+mod text;
+mod winner;
+
+use std::io::Write;
+
+use clap::Args;
+
+use super::costs::Priced;
+use super::output::{Format, OutputArgs, Subject, Texts};
+use super::source::Source;
+use super::{CommandError, figures};
+use crate::plan::{Choice, Picture, TICKS_PER_SECOND, plan};
+use crate::simulate::Scale;
+
+pub(super) use args::PlanArgsError;
+
+/// Arguments of `plan`.
+#[derive(Clone, Debug, Args)]
+pub struct PlanArgs {
+    #[command(flatten)]
+    ask: args::AskArgs,
+    /// Families of candidates (alike but for their group size) to rank
+    #[arg(long, value_name = "N", default_value_t = 10, help_heading = "Output")]
+    top: usize,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+pub(super) fn run(args: &PlanArgs, out: &mut dyn Write) -> Result<(), CommandError> {
+    let asked = args.ask.request(args.top)?;
+    let found = plan(&asked.request)?;
+    let output = &args.output;
+    match (output.format, found.fits.first()) {
+        (Format::Text, _) => output.put(&text::plan(&asked, &found, args.top, output.width())?, out)?,
+        (Format::Json, _) => output.put(&format!("{:#}\n", json::plan(&asked, &found, args.top)), out)?,
+        (_, Some(winner)) => draw(winner, output, out)?,
+        (_, None) => {}
+    }
+    match found.fits.first() {
+        Some(_) => Ok(()),
+        None => Err(CommandError::NothingFits(text::least_memory(&asked.request, &found))),
+    }
+}
+
+/// The winner in any other form, as `simulate` has it.
+fn draw(winner: &Choice, output: &OutputArgs, out: &mut dyn Write) -> Result<(), CommandError> {
+    let stages = &winner.candidate.stages;
+    let Picture { order, costs, timeline, report } = winner.candidate.picture()?;
+    let priced = Priced {
+        costs,
+        scale: Scale { ticks_per_unit: TICKS_PER_SECOND / 1e3, unit: "ms".to_owned() },
+        bytes: stages.loads.iter().map(|load| load.bytes).collect(),
+        assumed: Vec::new(),
+    };
+    let source = Source::Generated(winner.candidate.config, order);
+    let clock = "dependencies only: any number of messages under way, side by side".to_owned();
+    let subject = Subject { source: &source, priced: &priced, timeline: &timeline, report: &report, clock };
+    let texts = Texts { text: &figures::simulated, json: &figures::as_json, csv: &figures::as_csv };
+    output.write(&subject, &texts, out)
+}

@@ -1,0 +1,196 @@
+//! What is tried: every schedule, number of chunks, group size and way to recompute that the rules admit.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::bound::least_step;
+use super::model::Recompute;
+use super::request::{GroupSizes, PlanError, Request, Way};
+use super::stages::Stages;
+use crate::config::{ConfigError, ScheduleConfig, ScheduleKind, ScheduleSpec};
+use crate::groups::group_rule_holds;
+use crate::layout::LayoutError;
+use crate::placement::Placement;
+
+/// A schedule that may run, over a cut of the model.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Candidate {
+    /// What to ask for to get it.
+    pub spec: ScheduleSpec,
+    /// The schedule.
+    pub config: ScheduleConfig,
+    /// Data-parallel replicas.
+    pub n_replicas: u32,
+    /// What is computed again.
+    pub recompute: Recompute,
+    /// The model's stages.
+    pub stages: Arc<Stages>,
+    /// Ticks that its step takes at least.
+    pub least_step: u64,
+    /// Its place among the schedules of the request.
+    pub(super) kind_at: usize,
+}
+
+/// What candidates share that differ in their group size alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Family {
+    /// Pipeline ranks.
+    pub pp: u32,
+    /// Place of the schedule among those of the request.
+    pub(super) kind_at: usize,
+    /// Chunks per rank.
+    pub vp: u32,
+    /// What is computed again.
+    pub recompute: Recompute,
+}
+
+impl Candidate {
+    /// The candidates it belongs to.
+    pub fn family(&self) -> Family {
+        let (pp, vp) = (self.spec.pp, self.spec.vp);
+        Family { pp, kind_at: self.kind_at, vp, recompute: self.recompute }
+    }
+}
+
+/// A rule that a schedule breaks.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Rule {
+    /// The schedule's.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// Of layers on stages.
+    #[error(transparent)]
+    Layout(#[from] LayoutError),
+    /// Of a number of ranks: what comes of the batch.
+    #[error("{0}")]
+    Batch(String),
+}
+
+/// What was not tried, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refused {
+    /// Pipeline ranks.
+    pub pp: u32,
+    /// The schedule, where it is the schedule's rule.
+    pub kind: Option<ScheduleKind>,
+    /// Chunks per rank, where the rule depends on them.
+    pub vp: Option<u32>,
+    /// The rule.
+    pub rule: Rule,
+}
+
+/// Everything to try, and everything that cannot be.
+#[derive(Debug, Default)]
+pub(super) struct Candidates {
+    pub(super) all: Vec<Candidate>,
+    pub(super) refused: Vec<Refused>,
+    /// The most group sizes that a rule admits, and how many of those are tried, where these are not all.
+    pub(super) sampled: Option<(usize, usize)>,
+}
+
+type Cuts = HashMap<(Placement, Recompute), Result<Arc<Stages>, LayoutError>>;
+
+/// Makes the candidates of a request.
+///
+/// # Errors
+/// [`PlanError::Costs`] when a step could last longer than can be reckoned with.
+pub(super) fn candidates(request: &Request) -> Result<Candidates, PlanError> {
+    let mut made = Candidates::default();
+    for way in &request.ways {
+        let mut cuts = Cuts::new();
+        match way.microbatches {
+            Ok(m) => of_way(request, way, m, &mut cuts, &mut made)?,
+            Err(ref rule) => {
+                made.refused.push(Refused { pp: way.pp, kind: None, vp: None, rule: Rule::Batch(rule.clone()) });
+            }
+        }
+    }
+    Ok(made)
+}
+
+fn of_way(request: &Request, way: &Way, m: u32, cuts: &mut Cuts, made: &mut Candidates) -> Result<(), PlanError> {
+    let n_layers = request.model.layers.len();
+    // On one rank chunks change nothing.
+    let most = if way.pp == 1 { 1 } else { (n_layers as u32 / way.pp.max(1)).max(1) };
+    let vps = request.vps.clone().unwrap_or_else(|| (1..=most).collect());
+    for vp in vps {
+        for (kind_at, &kind) in request.kinds.iter().enumerate() {
+            let again = kind == ScheduleKind::Interleaved && vp == 1 && way.pp > 1;
+            if again && request.kinds.contains(&ScheduleKind::OneFOneB) {
+                // Interleaved over one chunk is 1F1B, in groups or not.
+                continue;
+            }
+            let spec = ScheduleSpec { schedule: Some(kind), ..ScheduleSpec::new(way.pp, vp, m) };
+            let specs = with_groups(&spec, request.groups, &mut made.sampled);
+            for (spec, config) in specs {
+                let config = match config {
+                    Ok(config) => config,
+                    Err(error) => {
+                        let (kind, vp) = (Some(kind), Some(vp));
+                        made.refused.push(Refused { pp: way.pp, kind, vp, rule: error.into() });
+                        continue;
+                    }
+                };
+                add(request, way, (spec, config, kind_at), cuts, made)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A candidate per way to recompute.
+fn add(
+    request: &Request,
+    way: &Way,
+    (spec, config, kind_at): (ScheduleSpec, ScheduleConfig, usize),
+    cuts: &mut Cuts,
+    made: &mut Candidates,
+) -> Result<(), PlanError> {
+    let placement = config.placement();
+    for &recompute in request.recompute.iter().filter(|recompute| request.model.knows(**recompute)) {
+        let cut = || Stages::balanced(&request.model, recompute, placement, &request.machine).map(Arc::new);
+        let stages = match cuts.entry((placement, recompute)).or_insert_with(cut) {
+            Ok(stages) => Arc::clone(stages),
+            Err(error) => {
+                // The same for every schedule of that many stages.
+                let (pp, vp) = (way.pp, Some(config.vp()));
+                let refused = Refused { pp, kind: None, vp, rule: error.clone().into() };
+                if !made.refused.contains(&refused) {
+                    made.refused.push(refused);
+                }
+                continue;
+            }
+        };
+        request.check_costs(&stages, &config)?;
+        let least_step = least_step(&config, &stages, &request.machine, way.dp);
+        let spec = spec.clone();
+        made.all.push(Candidate { spec, config, n_replicas: way.dp, recompute, stages, least_step, kind_at });
+    }
+    Ok(())
+}
+
+type Checked = (ScheduleSpec, Result<ScheduleConfig, ConfigError>);
+
+/// A spec with every group size to try, if its schedule has groups and takes the sizes; else as it is.
+fn with_groups(spec: &ScheduleSpec, sizes: GroupSizes, sampled: &mut Option<(usize, usize)>) -> Vec<Checked> {
+    let (pp, m) = (spec.pp, spec.microbatches);
+    let of = |spec: ScheduleSpec| {
+        let config = ScheduleConfig::new(&spec);
+        (spec, config)
+    };
+    let grouped = |size| of(ScheduleSpec { group_size: Some(size), ..spec.clone() });
+    if matches!(grouped(pp).1, Err(ConfigError::NotForThisSchedule { flag: "--group-size", .. })) {
+        return vec![of(spec.clone())];
+    }
+    let valid: Vec<u32> = (pp..=m).filter(|&size| group_rule_holds(pp, size, m)).collect();
+    if valid.is_empty() {
+        // Fewer microbatches than ranks: only uneven groups are left.
+        let bubbles = of(ScheduleSpec { allow_bubbles: true, ..spec.clone() });
+        return if bubbles.1.is_ok() { vec![bubbles] } else { vec![of(spec.clone())] };
+    }
+    let tried = sizes.of(&valid);
+    if tried.len() < valid.len() && sampled.is_none_or(|(most, _)| most < valid.len()) {
+        *sampled = Some((valid.len(), tried.len()));
+    }
+    tried.into_iter().map(grouped).collect()
+}
