@@ -15,6 +15,10 @@ pub mod html;
 pub mod json;
 mod palette;
 pub mod picture;
+#[cfg(test)]
+mod samples;
 pub mod svg;
 pub mod text;
+#[cfg(test)]
+mod wellformed;
 mod xml;

@@ -44,7 +44,7 @@ pub(super) struct Shape {
     pub(super) row_font: f64,
     /// Of the letters in boxes.
     pub(super) box_font: f64,
-    pub(super) label: Label,
+    pub(super) label: Option<Label>,
     /// Whether each box is an element of its own, with its details.
     pub(super) details: bool,
 }
@@ -88,7 +88,7 @@ impl Shape {
 
     /// What stands in a box, if it fits: rows lower than a letter have none.
     pub(super) fn label_of(&self, work: Work, width: f64) -> Option<String> {
-        let text = match self.label {
+        let text = match self.label? {
             Label::Token => work.to_string(),
             Label::Microbatch => work.microbatch.to_string(),
         };
@@ -113,13 +113,18 @@ fn short_span(rows: &[Vec<Span>]) -> f64 {
     if lengths.is_empty() { 1.0 } else { *lengths.select_nth_unstable(at).1 as f64 }
 }
 
-/// Whole tokens where they fit nine of ten boxes: mixed with bare microbatches they are hard to read.
-fn label(rows: &[Vec<Span>], per_tick: f64, font: f64) -> Label {
-    let (mut n_fit, mut n_spans) = (0, 0);
+/// Whole tokens where they fit nine of ten boxes, else microbatches: mixed they are hard to read. Nothing where even those
+/// fit few boxes.
+fn label(rows: &[Vec<Span>], per_tick: f64, font: f64) -> Option<Label> {
+    let (mut tokens, mut microbatches, mut n_spans) = (0, 0, 0);
     for span in rows.iter().flatten() {
-        let width = (span.end - span.start) as f64 * per_tick - 4.0;
-        n_fit += usize::from(fits(span.work.to_string().len(), font, width));
+        let width = (span.end - span.start) as f64 * per_tick;
+        tokens += usize::from(fits(span.work.to_string().len(), font, width - 4.0));
+        microbatches += usize::from(fits(span.work.microbatch.to_string().len(), font, width));
         n_spans += 1;
     }
-    if n_fit * 10 >= n_spans * 9 { Label::Token } else { Label::Microbatch }
+    if tokens * 10 >= n_spans * 9 {
+        return Some(Label::Token);
+    }
+    (microbatches * 4 >= n_spans).then_some(Label::Microbatch)
 }

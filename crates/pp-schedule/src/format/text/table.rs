@@ -21,7 +21,8 @@ pub(super) fn draw(timeline: &Timeline, style: Style<'_>) -> Option<String> {
     // Every computation starts and ends between two columns.
     let column = rows.iter().flatten().fold(0, |column, span| gcd(gcd(column, span.start), span.end)).max(1);
     let tokens = rows.iter().flatten().map(|span| span.work.to_string().len());
-    let last = timeline.makespan().to_string().len();
+    // Times in ticks stand above every column; others, which may be long, above every so many.
+    let last = if style.scale.is_none() && column == 1 { timeline.makespan().to_string().len() } else { 1 };
     let cell = tokens.max().unwrap_or(1).max(last) + 1;
     let margin = margin(rows.len());
     let n_columns = timeline.makespan() / column;
