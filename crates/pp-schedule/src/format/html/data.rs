@@ -63,7 +63,7 @@ pub(super) fn write(page: &mut String, picture: &Picture<'_>) {
             )
         }),
     );
-    field(page, "pairs", picture.pairs.iter().map(|pairs| list(pairs)));
+    field(page, "pairs", picture.pairs.iter().map(list));
     field(page, "critical", picture.report.critical_path.steps.iter().map(|(rank, index)| format!("{rank},{index}")));
     page.push_str("}\n</script>\n");
 }

@@ -92,7 +92,6 @@ fn steps(shape: &Shape, levels: &[Level], height: impl Fn(&Level) -> f64) -> Str
         last = height(level);
         let _ = write!(path, "H{}V{}", Px(shape.x(level.time)), Px(shape.memory - last));
     }
-    path.push_str("H");
-    let _ = write!(path, "{}V{}z", Px(shape.plot), Px(shape.memory));
+    let _ = write!(path, "H{}V{}z", Px(shape.plot), Px(shape.memory));
     path
 }

@@ -17,6 +17,7 @@
 
 mod boxes;
 mod head;
+mod legend;
 mod memory;
 mod pen;
 mod rows;
@@ -66,7 +67,7 @@ pub(super) fn plot(picture: &Picture<'_>) -> String {
 pub(super) fn legend(picture: &Picture<'_>) -> String {
     let width = 1100.0;
     let mut body = String::new();
-    let height = head::legend(&mut body, picture, width, 2.0) - 14.0;
+    let height = legend::draw(&mut body, picture, width, 2.0) - 14.0;
     let mut style = String::new();
     style::write(&mut style, picture, &Shape::new(picture, None));
     format!(
