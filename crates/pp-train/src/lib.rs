@@ -7,6 +7,7 @@
 //! | `config`, `batch`, `layers`, `lr`, `world`, `footprint` | what was validated: [`TrainConfig`], its microbatches, which stage has which layers, the learning rates, this process's [`Place`], that it fits the machine |
 //! | `files` | that what is written can be, and overwrites nothing else that is named |
 //! | `data` | [`Text`]: bytes as tokens, training windows, validation windows |
+//! | `plan` | [`Plan`]: what a step computes, where and in which order, from flags or from a file |
 //! | `programs` | [`Programs`] of training and validation, and that they are part of what was [proved](prove) |
 //! | `optimizer`, `sync` | AdamW; what ranks tell each other after a step's backwards |
 //! | `trainer` | a rank at work; `step` and `eval` are what it does |
@@ -35,6 +36,7 @@ mod lr;
 mod nearest;
 mod optimizer;
 mod outcome;
+mod plan;
 mod programs;
 mod records;
 mod report;
@@ -51,6 +53,7 @@ pub use failure::Failure;
 pub use invalid::Invalid;
 pub use lr::LrSchedule;
 pub use outcome::{Outcome, RankFigures};
+pub use plan::{FilePlan, Plan};
 pub use programs::{OwnPrograms, Programs, prove};
 pub use records::{FinalRecord, IterationRecord, ValidationRecord};
 pub use report::Report;

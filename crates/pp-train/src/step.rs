@@ -23,7 +23,8 @@ pub(crate) fn train_step(trainer: &mut Trainer<'_>, iteration: u32) -> Result<St
     let batch = trainer.text.training_batch(trainer.config, iteration);
     let report = trainer.run(Pass::Training, batch)?;
 
-    sync::tied_grad(&mut trainer.member.control, &mut trainer.stage)?;
+    let placement = trainer.config.plan.placement();
+    sync::tied_grad(&mut trainer.member.control, &mut trainer.stage, placement)?;
     let totals = sync::totals(&mut trainer.member.control, &mut trainer.stage)?;
     let (loss, grad_norm) = (totals.mean_loss(), totals.grad_norm());
     ensure!(

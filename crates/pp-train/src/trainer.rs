@@ -38,7 +38,7 @@ impl<'a> Trainer<'a> {
         member: &'a mut Member,
     ) -> Result<Self> {
         let rank: Rank = member.endpoint.rank();
-        let stages = config.schedule.placement().stages_of(rank);
+        let stages = config.plan.placement().stages_of(rank);
         let chunks = stages.map(|stage| ChunkSpec::new(&config.layers, stage)).collect();
         let numbers = Numbers::f32_on_cpu(config.seed);
         let stage = GptStage::new(&config.model, config.micro_batch_size, chunks, &numbers)?;

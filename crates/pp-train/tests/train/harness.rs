@@ -24,11 +24,11 @@ pub(crate) fn run(line: &str) -> Outcome {
 
 /// Trains on a text with a number of kernel threads per rank; all ranks must tell the same.
 pub(crate) fn run_on(config: &TrainConfig, text: &Text, threads: usize) -> Outcome {
-    let certificates = prove(config.schedule()).unwrap();
-    let n_ranks = config.schedule().pp();
+    let certificates = prove(config.plan()).unwrap();
+    let n_ranks = config.plan().n_ranks();
     let spec = MemorySpec {
         n_ranks,
-        channels: OwnPrograms::build(config.schedule(), Rank(0)).channels(),
+        channels: OwnPrograms::build(config.plan(), Rank(0)).channels(),
         capacity: 0,
         deadline: Duration::from_secs(60),
     };
@@ -38,7 +38,7 @@ pub(crate) fn run_on(config: &TrainConfig, text: &Text, threads: usize) -> Outco
             scope.spawn(move || {
                 let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
                 pool.install(|| {
-                    let own = OwnPrograms::build(config.schedule(), builder.rank());
+                    let own = OwnPrograms::build(config.plan(), builder.rank());
                     let programs = own.certify(certificates).unwrap();
                     let mut member = builder.build();
                     let outcome = train(config, text, programs, &mut member, &mut Report::silent()).unwrap();

@@ -4,6 +4,7 @@ mod configs;
 mod data;
 mod equality;
 mod exits;
+mod files;
 mod harness;
 mod outputs;
 mod process;
