@@ -37,6 +37,8 @@ pub struct RankFigures {
     pub wait_s: f64,
     /// The most activations that were kept for their backward at once, in microbatches of one chunk.
     pub peak_in_flight: usize,
+    /// The most weight gradients that were put off at once, in microbatches of one chunk.
+    pub peak_deferred: usize,
 }
 
 impl RankFigures {
@@ -44,6 +46,7 @@ impl RankFigures {
         self.busy_s += report.compute.as_secs_f64();
         self.wait_s += (report.wait_send + report.wait_receive).as_secs_f64();
         self.peak_in_flight = self.peak_in_flight.max(report.peak(SlotClass::Saved));
+        self.peak_deferred = self.peak_deferred.max(report.peak_deferred());
     }
 
     /// The share of its training steps that it computed.

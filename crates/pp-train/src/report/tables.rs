@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use pp_model::{ChunkSpec, catalog};
-use pp_schedule::figures::{BUBBLE_FORMULA, ideal_bubble};
+use pp_schedule::figures::{bubble_formula, ideal_bubble};
 use pp_schedule::format::text;
 use pp_schedule::simulate::{Costs, Timeline};
 use pp_schedule::{Rank, Stage};
@@ -144,8 +144,11 @@ fn closed_form(plan: &Plan) -> String {
     };
     let sizes = format!("pp {}, vp {}, m {}", schedule.pp(), schedule.vp(), schedule.microbatches());
     match ideal_bubble(schedule) {
-        Some(share) => format!("bubble, closed form: {BUBBLE_FORMULA} = {:.2}% ({sizes})\n", 100.0 * share),
-        None => format!("bubble: no closed form for these microbatch groups ({sizes}, --allow-bubbles)\n"),
+        Some(share) => {
+            let formula = bubble_formula(schedule.kind());
+            format!("bubble, closed form: {formula} = {:.2}% ({sizes})\n", 100.0 * share)
+        }
+        None => format!("bubble: no closed form for so few microbatches or such groups ({sizes})\n"),
     }
 }
 

@@ -9,3 +9,4 @@ mod harness;
 mod outputs;
 mod process;
 mod runs;
+mod schedules;
