@@ -28,7 +28,7 @@ pub struct Args {
     #[arg(long, value_name = "NAME", help_heading = "Pipeline", long_help = schedule_help())]
     pub schedule: Option<String>,
 
-    /// A schedule made elsewhere, in torch's CSV; proved before anything starts
+    /// A schedule made elsewhere, in torch's CSV or as JSON; proved before anything starts
     ///
     /// Ranks, chunks, microbatches and their order are the file's. Cells of communication, if there are any, are kept as
     /// they stand; without them transfers are added.

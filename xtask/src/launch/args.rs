@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::thread::available_parallelism;
 
 use clap::{ArgAction, Args, Command};
-use pp_schedule::format::csv::Grid;
+use pp_schedule::format::any;
 
 /// Train a GPT over several processes on this machine
 ///
@@ -24,7 +24,7 @@ pub(crate) struct LaunchArgs {
     /// Pipeline ranks [default: 1, or as many as --schedule-csv has]
     #[arg(long, value_name = "N", alias = "pipeline-model-parallel-size")]
     pp: Option<usize>,
-    /// A schedule made elsewhere, in torch's CSV; a rank per row
+    /// A schedule made elsewhere, in torch's CSV or as JSON; a rank per row
     #[arg(long, value_name = "FILE")]
     schedule_csv: Option<PathBuf>,
     /// Data-parallel replicas
@@ -137,7 +137,7 @@ impl LaunchArgs {
 fn rows_of(file: &Path) -> Result<usize, String> {
     let text = std::fs::read(file).map_err(|error| format!("cannot be read: {error}"))?;
     let text = String::from_utf8(text).map_err(|error| format!("is not UTF-8 text: {error}"))?;
-    let grid = Grid::parse(&text).map_err(|error| format!("is no schedule: {error}"))?;
+    let grid = any::read(&text, None).map_err(|error| format!("is no schedule: {error}"))?.grid;
     if grid.rows.is_empty() {
         return Err("is empty, but a schedule has a row per rank".to_owned());
     }
@@ -355,7 +355,7 @@ mod tests {
         for part in ["--pp 2 disagrees", &file.display().to_string(), "has 3 ranks", "use --pp 3"] {
             assert!(disagrees.contains(part), "{disagrees}");
         }
-        for (text, said) in [("0F0,0X0\n", "is no schedule: rank 0, step 1"), ("", "is empty")] {
+        for (text, said) in [("0F0,0X0\n", "is no schedule: as CSV: rank 0, step 1"), ("", "is empty")] {
             std::fs::write(&file, text).expect("writable");
             let error = parse(&line("")).pp().expect_err(text);
             assert!(error.contains(said), "{error}");

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use pp_schedule::format::csv::Grid;
+use pp_schedule::format::any;
 use pp_schedule::import::{ImportError, Imported, forwards};
 use pp_schedule::lower::lower_proved;
 use pp_schedule::{Order, VerifiedProgram};
@@ -37,8 +37,8 @@ impl FilePlan {
         let flag = format!("--schedule-csv {}", path.display());
         let bytes = std::fs::read(path).map_err(|error| Invalid(format!("{flag} cannot be read: {error}")))?;
         let text = String::from_utf8(bytes).map_err(|error| Invalid(format!("{flag} is not UTF-8 text: {error}")))?;
-        let grid = Grid::parse(&text).map_err(|error| Invalid(format!("{flag} is no schedule: {error}")))?;
-        let training = Imported::prove(&grid).map_err(|error| match error {
+        let document = any::read(&text, None).map_err(|error| Invalid(format!("{flag} is no schedule: {error}")))?;
+        let training = Imported::prove(&document.grid).map_err(|error| match error {
             ImportError::Unjudged(error) => Invalid(format!("{flag} is no schedule: {error}")),
             error => Invalid(format!("{flag} is {error}")),
         })?;

@@ -2,7 +2,9 @@
 
 use crate::harness::{TINY, bits, run};
 use crate::process::{self, Scratch, start, trainer};
-use pp_schedule::format::csv::Grid;
+use pp_schedule::format::any;
+use pp_schedule::format::document::Document;
+use pp_schedule::format::grid::Grid;
 use pp_schedule::{Extent, Microbatch, Order, Placement, Rank, Stage, Work, WorkKind};
 use pp_train::TrainConfig;
 use pp_train::args::Args;
@@ -34,7 +36,10 @@ const WRITTEN: &str = "0F0,0SEND_F0,0F1,0SEND_F1,0RECV_B0,0B0,0F2,0SEND_F2,0RECV
 #[test]
 fn schedules_from_files_train_to_the_same_bits() {
     let scratch = Scratch::new("schedules");
+    let v = Grid::parse(&one_by_one(Placement::v(2), 2)).unwrap();
+    let json = any::write(&Document { name: None, grid: v }, any::Format::Json);
     for (name, csv, m) in [
+        ("json", json, 2),
         ("v1", one_by_one(Placement::v(1), 2), 2),
         ("v2", one_by_one(Placement::v(2), 3), 3),
         ("v4", one_by_one(Placement::v(4), 5), 5),
