@@ -201,6 +201,14 @@ pub struct Args {
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub metrics: Option<PathBuf>,
 
+    /// Write what every rank did in one step, for Perfetto (ui.perfetto.dev) and `pp-schedule simulate --costs-from`
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    pub trace: Option<PathBuf>,
+
+    /// The step that --trace writes, counted from 1 [default: the last]
+    #[arg(long, value_name = "N", help_heading = "Output")]
+    pub trace_iteration: Option<u32>,
+
     /// Check everything, print configuration and tables, start nothing
     #[arg(long, help_heading = "Output")]
     pub dry_run: bool,

@@ -44,6 +44,15 @@ pub struct AdamOptions {
     pub weight_decay: f64,
 }
 
+/// A step to be written down.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TraceRequest {
+    /// Where to.
+    pub path: PathBuf,
+    /// The step, 0-based.
+    pub iteration: u32,
+}
+
 /// A run that can be started. [`TrainConfig::new`] is the only way to one.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TrainConfig {
@@ -63,6 +72,7 @@ pub struct TrainConfig {
     pub(crate) threads: usize,
     pub(crate) timeout: Duration,
     pub(crate) metrics: Option<PathBuf>,
+    pub(crate) trace: Option<TraceRequest>,
     pub(crate) dry_run: bool,
 }
 
@@ -103,6 +113,7 @@ impl TrainConfig {
             threads,
             timeout: timeout(args)?,
             metrics: args.metrics.clone(),
+            trace: trace(args)?,
             dry_run: args.dry_run,
             place,
         };
@@ -277,6 +288,25 @@ fn threads(args: &Args, n_ranks: u32) -> Result<usize, Invalid> {
     }
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     Ok(args.threads.map_or((cores / n_ranks as usize).max(1), |threads| threads as usize))
+}
+
+fn trace(args: &Args) -> Result<Option<TraceRequest>, Invalid> {
+    let total = args.train_iters;
+    match (&args.trace, args.trace_iteration) {
+        (None, None) => Ok(None),
+        (None, Some(iteration)) => {
+            refuse!(
+                "--trace-iteration {iteration} is given without --trace FILE, so nothing is written; give both or none"
+            )
+        }
+        (Some(_), Some(iteration)) if iteration == 0 || iteration > total => refuse!(
+            "--trace-iteration {iteration} is not within 1 and --train-iters {total}; nearest that works: {}",
+            iteration.clamp(1, total)
+        ),
+        (Some(path), iteration) => {
+            Ok(Some(TraceRequest { path: path.clone(), iteration: iteration.unwrap_or(total) - 1 }))
+        }
+    }
 }
 
 fn timeout(args: &Args) -> Result<Duration, Invalid> {

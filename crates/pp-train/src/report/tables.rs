@@ -145,7 +145,7 @@ fn closed_form(plan: &Plan) -> String {
     let sizes = format!("pp {}, vp {}, m {}", schedule.pp(), schedule.vp(), schedule.microbatches());
     match ideal_bubble(schedule) {
         Some(share) => {
-            let formula = bubble_formula(schedule.kind());
+            let formula = bubble_formula(schedule);
             format!("bubble, closed form: {formula} = {:.2}% ({sizes})\n", 100.0 * share)
         }
         None => format!("bubble: no closed form for so few microbatches or such groups ({sizes})\n"),

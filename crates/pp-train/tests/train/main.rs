@@ -10,3 +10,4 @@ mod outputs;
 mod process;
 mod runs;
 mod schedules;
+mod traces;
