@@ -3,6 +3,8 @@
 
 use std::time::Duration;
 
+use pp_schedule::format::grid::Grid;
+use pp_schedule::{Order, ScheduleConfig, ScheduleKind, ScheduleSpec};
 use workspace_tests::job::TINY;
 use workspace_tests::{Finished, Job, Scratch};
 
@@ -94,4 +96,16 @@ fn loss_norm_and_weights_have_the_same_bits_on_one_process_on_two_and_on_four() 
     assert_eq!(bits("--pp 2 --vp 2"), one, "pp 2, vp 2");
     assert_eq!(bits("--pp 4"), one, "pp 4");
     assert_ne!(bits("--pp 2 --seed 8"), one, "another seed");
+}
+
+/// Both ends of the model on one process, by name and from a file that also says how many ranks there are.
+#[test]
+fn stages_in_a_v_have_the_same_bits_by_name_and_from_a_file() {
+    let spec = ScheduleSpec { schedule: Some(ScheduleKind::ZbV), ..ScheduleSpec::new(2, 1, 8) };
+    let order = Order::generate(&ScheduleConfig::new(&spec).expect("a valid schedule"));
+    let scratch = Scratch::new();
+    let file = scratch.write("zb-v.csv", Grid::from(&order).to_csv().as_bytes());
+    let one = bits("--pp 1");
+    assert_eq!(bits("--pp 2 --schedule zb-v"), one, "by name");
+    assert_eq!(bits(&format!("--schedule-csv {file}")), one, "from a file");
 }

@@ -170,3 +170,28 @@ fn a_world_that_disagrees_with_pp() {
         assert!(last.starts_with("error: ") && last.contains(named) && last.contains("--pp 4"), "{finished}");
     }
 }
+
+#[test]
+fn schedules_in_files_that_cannot_run() {
+    let scratch = Scratch::new();
+    let fine = scratch.write("fine.csv", b"0F0,0B0\n1F0,1B0\n");
+    refused(
+        &format!("--mock-data --schedule-csv {fine} --pp 3"),
+        &["--pp 3 disagrees with --schedule-csv", "fine.csv, which has 2 ranks", "--pp 2"],
+    );
+    refused(
+        &format!("--mock-data --schedule-csv {fine} --microbatches 4"),
+        &["--microbatches 4 disagrees", "fine.csv, which has 1 microbatches", "--microbatches 1"],
+    );
+    refused("--mock-data --schedule-csv /no/such/file", &["--schedule-csv /no/such/file cannot be read"]);
+    let wrong = scratch.write("wrong.csv", b"0F0,0Q0\n");
+    refused(&format!("--mock-data --schedule-csv {wrong}"), &["wrong.csv is no schedule", "`0Q0`"]);
+    // Two ranks that wait for each other: drawn as `pp-schedule verify` draws it, then said in one line.
+    let circle = scratch.write("circle.csv", b"0F0,0B0,0F1,0B1\n1F1,1B1,1F0,1B0\n");
+    let mut job = Job::launch(&["--mock-data", "--schedule-csv", &circle]);
+    let finished = job.wait(LONG);
+    assert_eq!(finished.code, Some(2), "{finished}");
+    assert!(finished.last_word().ends_with("ranks stuck; it is shown above"), "{finished}");
+    assert!(finished.stderr.iter().any(|line| line.starts_with("the circle: rank 0 -> rank 1")), "{finished}");
+    assert!(job.processes().is_empty(), "{finished}");
+}

@@ -76,7 +76,9 @@ pub use control::{Control, MAX_COLLECTIVE_BYTES};
 pub use endpoint::{Endpoint, RecvTicket, SendTicket};
 pub use error::{Collective, CommError, Operation};
 
-pub use executor::{ExecError, ExecFault, StageCompute, StepReport, Task, execute};
+pub use executor::{
+    Did, ExecError, ExecFault, Recording, Span, StageCompute, StepReport, Task, execute, execute_recorded,
+};
 pub use member::{Member, MemoryBuilder, MemorySpec, memory_fabric};
 pub use message::{Boundary, Buffer, BufferError, DType, Envelope, HeaderError, MAX_DIMS, MAX_MESSAGE_BYTES};
 pub use rendezvous::{

@@ -30,6 +30,7 @@ pub mod figures;
 pub mod format;
 mod groups;
 mod ids;
+pub mod import;
 pub mod layout;
 pub mod lower;
 pub mod order;

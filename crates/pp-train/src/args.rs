@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, Parser};
+use pp_schedule::ScheduleKind;
 
 const DEFAULT_MICROBATCHES: u32 = 8;
 
@@ -23,19 +24,26 @@ exits with 3 as soon as its standard input is closed.";
 #[derive(Clone, Debug, Parser)]
 #[command(name = "pp-train", version, after_help = EXIT_CODES, allow_negative_numbers = true, args_override_self = true)]
 pub struct Args {
-    /// Schedule: 1f1b, gpipe, interleaved or none [default: by --pp and --vp]
-    #[arg(long, value_name = "NAME", help_heading = "Pipeline")]
+    /// Schedule [default: none for one rank, 1f1b, or with --vp interleaved]
+    #[arg(long, value_name = "NAME", help_heading = "Pipeline", long_help = schedule_help())]
     pub schedule: Option<String>,
 
-    /// Pipeline ranks
-    #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Pipeline")]
-    #[arg(visible_alias = "pipeline-model-parallel-size")]
-    pub pp: u32,
+    /// A schedule made elsewhere, in torch's CSV or as JSON; proved before anything starts
+    ///
+    /// Ranks, chunks, microbatches and their order are the file's. Cells of communication, if there are any, are kept as
+    /// they stand; without them transfers are added.
+    #[arg(long, value_name = "FILE", help_heading = "Pipeline")]
+    pub schedule_csv: Option<PathBuf>,
 
-    /// Model chunks per rank
-    #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Pipeline")]
+    /// Pipeline ranks [default: 1, or as in --schedule-csv]
+    #[arg(long, value_name = "N", help_heading = "Pipeline")]
+    #[arg(visible_alias = "pipeline-model-parallel-size")]
+    pub pp: Option<u32>,
+
+    /// Model chunks per rank [default: 1, or as the schedule has]
+    #[arg(long, value_name = "N", help_heading = "Pipeline")]
     #[arg(visible_alias = "num-virtual-stages-per-pipeline-rank")]
-    pub vp: u32,
+    pub vp: Option<u32>,
 
     /// Microbatches that a chunk runs in a row, interleaved only [default: --pp]
     #[arg(long, value_name = "N", help_heading = "Pipeline")]
@@ -84,7 +92,7 @@ pub struct Args {
     #[arg(visible_alias = "tensor-model-parallel-size")]
     pub tp: u32,
 
-    /// Microbatches per step [default: 8, or --global-batch-size / --micro-batch-size]
+    /// Microbatches per step [default: 8, or --global-batch-size / --micro-batch-size, or as in --schedule-csv]
     #[arg(long, value_name = "N", help_heading = "Batch")]
     pub microbatches: Option<u32>,
 
@@ -193,6 +201,14 @@ pub struct Args {
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub metrics: Option<PathBuf>,
 
+    /// Write what every rank did in one step, for Perfetto (ui.perfetto.dev) and `pp-schedule simulate --costs-from`
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    pub trace: Option<PathBuf>,
+
+    /// The step that --trace writes, counted from 1 [default: the last]
+    #[arg(long, value_name = "N", help_heading = "Output")]
+    pub trace_iteration: Option<u32>,
+
     /// Check everything, print configuration and tables, start nothing
     #[arg(long, help_heading = "Output")]
     pub dry_run: bool,
@@ -226,6 +242,8 @@ impl Args {
     /// The size that a flag gives, to change.
     pub(crate) fn size_mut(&mut self, flag: &str) -> Option<&mut u32> {
         Some(match flag {
+            "--pp" => self.pp.get_or_insert(1),
+            "--vp" => self.vp.get_or_insert(1),
             "--microbatches" => self.microbatches.get_or_insert(DEFAULT_MICROBATCHES),
             "--global-batch-size" => self.global_batch_size.as_mut()?,
             "--micro-batch-size" => &mut self.micro_batch_size,
@@ -236,6 +254,12 @@ impl Args {
             _ => return None,
         })
     }
+}
+
+/// The schedules by name.
+fn schedule_help() -> String {
+    let names = ScheduleKind::ALL.map(ScheduleKind::name).join(", ");
+    format!("Schedule: {names} [default: none for one rank, 1f1b, or with --vp interleaved]")
 }
 
 /// Flags of whole numbers that may be 0.

@@ -1,6 +1,8 @@
 //! Microbatches per step, and the schedule over them.
 
-use pp_schedule::{ConfigError, ScheduleConfig, ScheduleSpec};
+use std::str::FromStr;
+
+use pp_schedule::{ConfigError, GPipeBackward, ScheduleConfig, ScheduleKind, ScheduleSpec};
 
 use crate::args::Args;
 use crate::nearest::{Refusal, Try};
@@ -39,8 +41,15 @@ fn nearest_divisor(value: u32, wanted: u32) -> u32 {
     (1..=value).filter(|&by| value.is_multiple_of(by)).min_by_key(|&by| (by.abs_diff(wanted), by)).unwrap_or(1)
 }
 
-/// Checks a schedule; a refusal speaks of the batch as it was given.
-pub(crate) fn schedule(args: &Args, spec: &ScheduleSpec) -> Result<ScheduleConfig, Refusal> {
+/// The schedule that flags ask for, over so many microbatches; a refusal speaks of the batch as it was given.
+pub(crate) fn schedule(args: &Args, microbatches: u32) -> Result<ScheduleConfig, Refusal> {
+    let spec = &ScheduleSpec {
+        schedule: args.schedule.as_deref().map(ScheduleKind::from_str).transpose()?,
+        group_size: args.group_size,
+        allow_bubbles: args.allow_bubbles,
+        gpipe_backward: args.gpipe_backward.as_deref().map(GPipeBackward::from_str).transpose()?,
+        ..ScheduleSpec::new(args.pp.unwrap_or(1), args.vp.unwrap_or(1), microbatches)
+    };
     ScheduleConfig::new(spec).map_err(|error| match args.global_batch_size {
         Some(global) => of_global(args, spec, global, &error),
         None => error.into(),

@@ -1,18 +1,18 @@
 //! What was validated: a [`TrainConfig`] can only be a run that makes sense.
 
 use std::path::PathBuf;
-use std::str::FromStr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use pp_model::{GptConfig, GptOptions};
-use pp_schedule::{GPipeBackward, LayerPartition, ScheduleConfig, ScheduleKind, ScheduleSpec};
+use pp_schedule::LayerPartition;
 
 use crate::args::Args;
-use crate::batch::{microbatches, schedule};
 use crate::footprint::{self, Sizes};
 use crate::invalid::{Invalid, refuse};
 use crate::lr::LrSchedule;
 use crate::nearest::{Refusal, Try};
+use crate::plan::{FilePlan, Plan, read_file};
 use crate::world::Place;
 
 /// The number of tokens: bytes.
@@ -44,11 +44,20 @@ pub struct AdamOptions {
     pub weight_decay: f64,
 }
 
+/// A step to be written down.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TraceRequest {
+    /// Where to.
+    pub path: PathBuf,
+    /// The step, 0-based.
+    pub iteration: u32,
+}
+
 /// A run that can be started. [`TrainConfig::new`] is the only way to one.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TrainConfig {
     pub(crate) place: Place,
-    pub(crate) schedule: ScheduleConfig,
+    pub(crate) plan: Plan,
     pub(crate) layers: LayerPartition,
     pub(crate) model: GptConfig,
     pub(crate) micro_batch_size: usize,
@@ -63,6 +72,7 @@ pub struct TrainConfig {
     pub(crate) threads: usize,
     pub(crate) timeout: Duration,
     pub(crate) metrics: Option<PathBuf>,
+    pub(crate) trace: Option<TraceRequest>,
     pub(crate) dry_run: bool,
 }
 
@@ -72,29 +82,23 @@ impl TrainConfig {
     /// # Errors
     /// [`Invalid`], for the first thing that makes no run.
     pub fn new(args: &Args) -> Result<Self, Invalid> {
-        Self::check(args, footprint::ALL)
-            .map_err(|refusal| refusal.advise(args, |args| Self::check(args, footprint::ADVISED).is_ok()))
+        // Once: whatever else is changed to find what works, the file stays what it is.
+        let file = read_file(args)?;
+        let check = |args: &Args, share_of_memory| Self::check(args, file.as_ref(), share_of_memory);
+        check(args, footprint::ALL)
+            .map_err(|refusal| refusal.advise(args, |args| check(args, footprint::ADVISED).is_ok()))
     }
 
-    fn check(args: &Args, share_of_memory: f64) -> Result<Self, Refusal> {
+    fn check(args: &Args, file: Option<&Arc<FilePlan>>, share_of_memory: f64) -> Result<Self, Refusal> {
         check_sizes(args)?;
         check_not_there_yet(args)?;
-        let spec = ScheduleSpec {
-            schedule: args.schedule.as_deref().map(ScheduleKind::from_str).transpose()?,
-            pp: args.pp,
-            vp: args.vp,
-            microbatches: microbatches(args)?,
-            group_size: args.group_size,
-            allow_bubbles: args.allow_bubbles,
-            gpipe_backward: args.gpipe_backward.as_deref().map(GPipeBackward::from_str).transpose()?,
-            forward_only: false,
-        };
-        let schedule = schedule(args, &spec)?;
+        let plan = Plan::new(args, file)?;
         let model = model(args)?;
-        let layers = crate::layers::partition(args, &model, schedule.placement())?;
-        let place = Place::new(args)?;
+        let layers = crate::layers::partition(args, &model, plan.placement())?;
+        let place = Place::new(args, &plan)?;
+        let threads = threads(args, plan.n_ranks())?;
         let config = Self {
-            schedule,
+            plan,
             layers,
             model,
             micro_batch_size: args.micro_batch_size as usize,
@@ -106,9 +110,10 @@ impl TrainConfig {
             lr: lr(args)?,
             adam: adam(args)?,
             clip: clip(args)?,
-            threads: threads(args)?,
+            threads,
             timeout: timeout(args)?,
             metrics: args.metrics.clone(),
+            trace: trace(args)?,
             dry_run: args.dry_run,
             place,
         };
@@ -118,13 +123,13 @@ impl TrainConfig {
 
     /// What decides how much the run needs.
     pub(crate) fn sizes(&self) -> Sizes<'_> {
-        let Self { schedule, layers, model, micro_batch_size, .. } = self;
-        Sizes { schedule, layers, model, micro_batch_size: *micro_batch_size }
+        let Self { plan, layers, model, micro_batch_size, .. } = self;
+        Sizes { plan, layers, model, micro_batch_size: *micro_batch_size }
     }
 
     /// Sequences of one step.
     pub fn global_batch_size(&self) -> usize {
-        self.micro_batch_size * self.schedule.microbatches() as usize
+        self.micro_batch_size * self.plan.microbatches() as usize
     }
 
     /// Tokens of one step.
@@ -132,9 +137,9 @@ impl TrainConfig {
         self.global_batch_size() * self.model.seq_len()
     }
 
-    /// The schedule of a training step.
-    pub fn schedule(&self) -> &ScheduleConfig {
-        &self.schedule
+    /// What a step computes, where and in which order.
+    pub fn plan(&self) -> &Plan {
+        &self.plan
     }
 
     /// Whether everything is to be checked and nothing started.
@@ -149,7 +154,7 @@ impl TrainConfig {
 
     /// Everything that decides what is trained, as text, and nothing about this process.
     pub(crate) fn what_is_trained(&self) -> String {
-        let model = (&self.schedule, &self.layers, &self.model, self.micro_batch_size);
+        let model = (self.plan.identity(), &self.layers, &self.model, self.micro_batch_size);
         let steps = (self.train_iters, self.eval_interval, self.eval_iters, self.seed, self.lr, self.adam, self.clip);
         format!("{model:?} {steps:?}")
     }
@@ -277,12 +282,31 @@ fn clip(args: &Args) -> Result<Option<f64>, Invalid> {
 }
 
 /// Threads of this rank; the ranks are taken to share one machine.
-fn threads(args: &Args) -> Result<usize, Invalid> {
+fn threads(args: &Args, n_ranks: u32) -> Result<usize, Invalid> {
     if let Some(threads) = args.threads.filter(|&threads| threads > MAX_THREADS) {
         refuse!("--threads {threads} is too many, at most {MAX_THREADS}");
     }
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    Ok(args.threads.map_or((cores / args.pp as usize).max(1), |threads| threads as usize))
+    Ok(args.threads.map_or((cores / n_ranks as usize).max(1), |threads| threads as usize))
+}
+
+fn trace(args: &Args) -> Result<Option<TraceRequest>, Invalid> {
+    let total = args.train_iters;
+    match (&args.trace, args.trace_iteration) {
+        (None, None) => Ok(None),
+        (None, Some(iteration)) => {
+            refuse!(
+                "--trace-iteration {iteration} is given without --trace FILE, so nothing is written; give both or none"
+            )
+        }
+        (Some(_), Some(iteration)) if iteration == 0 || iteration > total => refuse!(
+            "--trace-iteration {iteration} is not within 1 and --train-iters {total}; nearest that works: {}",
+            iteration.clamp(1, total)
+        ),
+        (Some(path), iteration) => {
+            Ok(Some(TraceRequest { path: path.clone(), iteration: iteration.unwrap_or(total) - 1 }))
+        }
+    }
 }
 
 fn timeout(args: &Args) -> Result<Duration, Invalid> {

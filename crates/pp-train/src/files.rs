@@ -1,8 +1,8 @@
 //! The files that arguments name for writing: that they can be written, and that no other named file is lost by it. Looking
 //! changes nothing.
 
-use std::fs::{self, Metadata, OpenOptions};
-use std::io;
+use std::fs::{self, File, Metadata, OpenOptions};
+use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
@@ -10,6 +10,7 @@ use rustix::fs::Access;
 
 use crate::config::{TextSource, TrainConfig};
 use crate::invalid::{Invalid, refuse};
+use crate::plan::Plan;
 use crate::world::Place;
 
 /// Links that are followed from one to the next, as many as Linux does.
@@ -23,46 +24,108 @@ pub(crate) fn check(config: &TrainConfig) -> Result<(), Invalid> {
     if let Place::Ranked { rendezvous_file, .. } = &config.place {
         check_rendezvous(rendezvous_file)?;
     }
-    match &config.metrics {
-        Some(path) if config.place.rank() == 0 => check_metrics(path, config),
-        _ => Ok(()),
+    // Rank 0 writes for all.
+    if config.place.rank() != 0 {
+        return Ok(());
+    }
+    let trace = config.trace.as_ref().map(|trace| trace.path.as_path());
+    let outputs = [("--metrics", config.metrics.as_deref()), ("--trace", trace)];
+    let mut others = inputs(config);
+    for (flag, path) in outputs {
+        let Some(path) = path else { continue };
+        check_no_loss(flag, path, &others)?;
+        check_writable(flag, path)?;
+        others.push((flag, path));
+    }
+    match trace {
+        Some(path) => check_replaceable(path),
+        None => Ok(()),
     }
 }
 
-/// Whether metrics can be written to a path, and nothing that is given besides it would be lost.
-fn check_metrics(path: &Path, config: &TrainConfig) -> Result<(), Invalid> {
-    let name = path.display();
-    if let TextSource::File(data) = &config.source
-        && is_same(path, data)
-    {
-        refuse!(
-            "--metrics {name} is the same file as --data {}, which it would overwrite; give another file",
-            data.display()
-        );
+/// What is read, or written by somebody else.
+fn inputs(config: &TrainConfig) -> Vec<(&'static str, &Path)> {
+    let mut inputs = Vec::new();
+    if let TextSource::File(data) = &config.source {
+        inputs.push(("--data", data.as_path()));
     }
-    if let Place::Ranked { rendezvous_file, .. } = &config.place
-        && is_same(path, rendezvous_file)
-    {
-        refuse!("--metrics {name} is the same file as --rendezvous-file; give another file");
+    if let Place::Ranked { rendezvous_file, .. } = &config.place {
+        inputs.push(("--rendezvous-file", rendezvous_file.as_path()));
     }
-    check_writable(path)
+    if let Plan::File(file) = &config.plan {
+        inputs.push(("--schedule-csv", file.path()));
+    }
+    inputs
 }
 
-/// Whether metrics can be written to a path, as far as can be told without writing.
-pub(crate) fn check_writable(path: &Path) -> Result<(), Invalid> {
+/// Whether nothing that is given besides a path would be lost when it is written to.
+fn check_no_loss(flag: &str, path: &Path, others: &[(&'static str, &Path)]) -> Result<(), Invalid> {
+    for (other, at) in others {
+        // What is thrown away twice is no loss.
+        if is_same(path, at) && !fs::metadata(path).is_ok_and(|found| is_null(&found)) {
+            refuse!(
+                "{flag} {} is the same file as {other} {}, which it would overwrite; give another file",
+                path.display(),
+                at.display()
+            );
+        }
+    }
+    Ok(())
+}
+
+/// Whether a path can be written to, as far as can be told without writing.
+pub(crate) fn check_writable(flag: &str, path: &Path) -> Result<(), Invalid> {
     let name = path.display();
     let unwritable = |error: &io::Error| {
-        Invalid(format!("--metrics {name} cannot be written: {error}; give a file in a directory that can"))
+        Invalid(format!("{flag} {name} cannot be written: {error}; give a file in a directory that can"))
     };
     match fs::metadata(path) {
-        Ok(found) if found.is_dir() => refuse!("--metrics {name} is a directory; give a file"),
+        Ok(found) if found.is_dir() => refuse!("{flag} {name} is a directory; give a file"),
         Ok(found) if found.is_file() || is_null(&found) => {
             OpenOptions::new().append(true).open(path).map(drop).map_err(|error| unwritable(&error))
         }
-        Ok(_) => refuse!("--metrics {name} is no regular file; give a file, or /dev/null"),
+        Ok(_) => refuse!("{flag} {name} is no regular file; give a file, or /dev/null"),
         Err(error) if error.kind() == io::ErrorKind::NotFound => can_be_made(path).map_err(|error| unwritable(&error)),
         Err(error) => Err(unwritable(&error)),
     }
+}
+
+/// Whether a file can be put in a path's place, as a trace is once it is whole.
+fn check_replaceable(path: &Path) -> Result<(), Invalid> {
+    if fs::metadata(path).is_ok_and(|found| is_null(&found)) {
+        return Ok(());
+    }
+    can_be_made(path).map_err(|error| {
+        Invalid(format!(
+            "--trace {} is written beside its place and moved there, but its directory cannot be written to: {error}; give a \
+             file in a directory that can",
+            path.display()
+        ))
+    })
+}
+
+/// Writes a file so that it is there whole or not at all. What was at the path before is kept until then.
+///
+/// # Errors
+/// Those of the system and of `write`.
+pub(crate) fn write_whole(path: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
+    let fill = |file: File| {
+        let mut out = BufWriter::new(file);
+        write(&mut out)?;
+        out.flush()
+    };
+    if fs::metadata(path).is_ok_and(|found| is_null(&found)) {
+        return fill(File::create(path)?);
+    }
+    let target = target_of(path)?;
+    let name = target.file_name().ok_or(io::ErrorKind::InvalidInput)?.to_string_lossy();
+    let unfinished = directory_of(&target).join(format!(".{name}.{}.unfinished", std::process::id()));
+    let done = File::create(&unfinished).and_then(fill).and_then(|()| fs::rename(&unfinished, &target));
+    if done.is_err() {
+        // The first error is the one to tell.
+        let _ = fs::remove_file(&unfinished);
+    }
+    done
 }
 
 /// Whether ranks can meet through a path.

@@ -2,10 +2,10 @@
 
 use pp_comm::MAX_MESSAGE_BYTES;
 use pp_model::{ChunkSpec, GptConfig};
-use pp_schedule::figures::peak_in_flight;
-use pp_schedule::{LayerPartition, Rank, ScheduleConfig, Stage};
+use pp_schedule::{LayerPartition, Rank, Stage};
 
 use crate::nearest::{Refusal, Try};
+use crate::plan::Plan;
 
 const FLOAT: f64 = size_of::<f32>() as f64;
 /// A parameter, its gradient and the optimizer's two moments.
@@ -25,7 +25,7 @@ const GIB: f64 = (1 << 30) as f64;
 /// What decides how much a run needs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sizes<'a> {
-    pub(crate) schedule: &'a ScheduleConfig,
+    pub(crate) plan: &'a Plan,
     pub(crate) layers: &'a LayerPartition,
     pub(crate) model: &'a GptConfig,
     pub(crate) micro_batch_size: usize,
@@ -43,14 +43,13 @@ impl Footprint {
     /// Of all ranks, which share one machine.
     fn of(sizes: Sizes<'_>) -> Self {
         let mut all = Self::default();
-        let (placement, model) = (sizes.schedule.placement(), sizes.model);
+        let (placement, model) = (sizes.plan.placement(), sizes.model);
         for rank in (0..placement.n_ranks()).map(Rank) {
             let saved: f64 = placement.stages_of(rank).map(|stage| saved_bytes_of(sizes, stage)).sum();
             let chunks = placement.stages_of(rank).map(|stage| ChunkSpec::new(sizes.layers, stage));
             all.weights += PER_PARAMETER * chunks.map(|chunk| n_parameters(model, &chunk)).sum::<f64>();
-            all.activations +=
-                f64::from(peak_in_flight(sizes.schedule, rank)) * saved / f64::from(placement.n_chunks());
-            all.batch += PER_TOKEN * tokens(sizes) * f64::from(sizes.schedule.microbatches());
+            all.activations += f64::from(sizes.plan.peak_in_flight(rank)) * saved / f64::from(placement.n_chunks());
+            all.batch += PER_TOKEN * tokens(sizes) * f64::from(sizes.plan.microbatches());
         }
         all
     }
@@ -94,14 +93,14 @@ fn check_memory(sizes: Sizes<'_>, memory: f64) -> Result<(), Refusal> {
         model.hidden(),
         model.n_layers(),
         model.seq_len(),
-        sizes.schedule.microbatches(),
+        sizes.plan.microbatches(),
         needed.total() / GIB,
         weights / GIB,
         activations / GIB,
         batch / GIB,
         memory / GIB
     );
-    let shallower = Try::Below("--num-layers", sizes.schedule.placement().n_stages());
+    let shallower = Try::Below("--num-layers", sizes.plan.placement().n_stages());
     let fewer = Try::Below("--microbatches", 1);
     // First what the most depends on.
     let tries = if weights >= activations.max(batch) {
@@ -152,7 +151,7 @@ fn n_parameters(model: &GptConfig, chunk: &ChunkSpec) -> f64 {
 
 /// An estimate of what the forward of one microbatch keeps for its backward, on the largest chunk of a rank.
 pub(crate) fn saved_bytes(sizes: Sizes<'_>, rank: Rank) -> f64 {
-    let stages = sizes.schedule.placement().stages_of(rank);
+    let stages = sizes.plan.placement().stages_of(rank);
     stages.map(|stage| saved_bytes_of(sizes, stage)).fold(0.0, f64::max)
 }
 
@@ -183,7 +182,7 @@ mod tests {
     fn parameters_are_those_of_the_catalog() {
         for line in ["--untie", "--pp 2 --vp 2", "--pp 4 --layer-split 0,4,4,0 --untie"] {
             let config = config(line);
-            let chunks = (0..config.schedule.placement().n_stages()).map(|s| ChunkSpec::new(&config.layers, Stage(s)));
+            let chunks = (0..config.plan.placement().n_stages()).map(|s| ChunkSpec::new(&config.layers, Stage(s)));
             let counted: f64 = chunks.map(|chunk| n_parameters(&config.model, &chunk)).sum();
             let listed: usize = catalog::catalog(&config.model).iter().map(catalog::ParamSpec::len).sum();
             assert_eq!(counted, listed as f64, "{line}");

@@ -2,7 +2,7 @@
 
 use pp_model::GptConfig;
 use pp_schedule::layout::{LayoutPattern, LayoutSpec};
-use pp_schedule::{LayerPartition, Placement};
+use pp_schedule::{LayerPartition, Placement, Stage};
 
 use crate::args::Args;
 use crate::invalid::{Invalid, refuse};
@@ -21,7 +21,7 @@ pub(crate) fn partition(args: &Args, model: &GptConfig, placement: Placement) ->
         ),
         Some(split) if split == "auto" => balanced(model, placement),
         Some(split) => by_counts(split, args.num_layers, placement),
-        None if by_megatron => by_spec(args),
+        None if by_megatron => by_spec(args, placement),
         None => Ok(LayerPartition::even(args.num_layers, placement)?),
     }
 }
@@ -45,18 +45,30 @@ fn balanced(model: &GptConfig, placement: Placement) -> Result<LayerPartition, I
     Ok(LayerPartition::balanced(&vec![layer; model.n_layers()], hidden, vocab * hidden, placement)?)
 }
 
-fn by_spec(args: &Args) -> Result<LayerPartition, Invalid> {
+/// Layouts list stages in turn and embedding and loss belong to stages, so both mean the same in a V. Counts of the first and
+/// the last rank are those of ranks.
+fn by_spec(args: &Args, placement: Placement) -> Result<LayerPartition, Invalid> {
     let layout = args.pipeline_layout.as_deref().map(str::parse::<LayoutPattern>).transpose();
     let spec = LayoutSpec {
-        vp: Some(args.vp),
+        vp: Some(placement.n_chunks()),
         first: args.decoder_first_pipeline_num_layers,
         last: args.decoder_last_pipeline_num_layers,
         account_for_embedding: args.account_for_embedding_in_pipeline_split,
         account_for_loss: args.account_for_loss_in_pipeline_split,
         layout: layout.map_err(|error| Invalid(format!("--pipeline-layout: {error}")))?,
-        ..LayoutSpec::new(args.num_layers, args.pp)
+        ..LayoutSpec::new(args.num_layers, placement.n_ranks())
     };
     let assignment = spec.resolve()?;
     assignment.check_trainable()?;
-    Ok(assignment.partition()?)
+    let in_turn = assignment.partition()?;
+    if spec.layout.is_some() || (spec.first.is_none() && spec.last.is_none()) {
+        return Ok(in_turn);
+    }
+    let on_rank = assignment.placement();
+    let stages = (0..placement.n_stages()).map(Stage);
+    let counts = stages.map(|stage| {
+        let same_place = on_rank.stage_of(placement.rank_of(stage), placement.chunk_of(stage));
+        in_turn.range(same_place).len() as u32
+    });
+    Ok(LayerPartition::from_counts(&counts.collect::<Vec<_>>(), args.num_layers, placement)?)
 }

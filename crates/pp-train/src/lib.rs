@@ -7,8 +7,10 @@
 //! | `config`, `batch`, `layers`, `lr`, `world`, `footprint` | what was validated: [`TrainConfig`], its microbatches, which stage has which layers, the learning rates, this process's [`Place`], that it fits the machine |
 //! | `files` | that what is written can be, and overwrites nothing else that is named |
 //! | `data` | [`Text`]: bytes as tokens, training windows, validation windows |
+//! | `plan` | [`Plan`]: what a step computes, where and in which order, from flags or from a file |
 //! | `programs` | [`Programs`] of training and validation, and that they are part of what was [proved](prove) |
 //! | `optimizer`, `sync` | AdamW; what ranks tell each other after a step's backwards |
+//! | `clock`, `measure`, `trace` | the clock that ranks share; what stages took, beside what the simulator makes of it; a step written down |
 //! | `trainer` | a rank at work; `step` and `eval` are what it does |
 //! | `train` | [`train()`]: the whole run on one rank; `records`, `outcome`: what it comes to; `report`: what rank 0 tells of it |
 //! | `run` | [`run()`]: from a configuration to the end, rendezvous included |
@@ -23,6 +25,7 @@
 
 pub mod args;
 mod batch;
+mod clock;
 mod config;
 mod data;
 mod eval;
@@ -32,25 +35,30 @@ mod footprint;
 mod invalid;
 mod layers;
 mod lr;
+mod measure;
 mod nearest;
 mod optimizer;
 mod outcome;
+mod plan;
 mod programs;
 mod records;
 mod report;
 mod run;
 mod step;
 mod sync;
+mod trace;
 mod train;
 mod trainer;
 mod world;
 
-pub use config::{AdamOptions, TextSource, TrainConfig, VOCAB};
+pub use config::{AdamOptions, TextSource, TraceRequest, TrainConfig, VOCAB};
 pub use data::Text;
 pub use failure::Failure;
 pub use invalid::Invalid;
 pub use lr::LrSchedule;
-pub use outcome::{Outcome, RankFigures};
+pub use measure::{Measured, Predicted, SLOW_FROM, SlowStage, StageTimes};
+pub use outcome::{Outcome, RankFigures, StepFigures};
+pub use plan::{FilePlan, Plan};
 pub use programs::{OwnPrograms, Programs, prove};
 pub use records::{FinalRecord, IterationRecord, ValidationRecord};
 pub use report::Report;

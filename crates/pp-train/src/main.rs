@@ -53,9 +53,15 @@ fn code_of(error: &anyhow::Error) -> u8 {
     }
 }
 
-/// The last line on standard error, whatever is in the message.
+/// The last line on standard error. What a refusal has to show is shown above it as it stands: a refuted schedule is drawn.
 fn fail(code: u8, message: &str) -> ExitCode {
-    last_line(message);
+    match message.split_once('\n') {
+        Some((first, _)) if code == INVALID => {
+            let _ = io::stderr().write_all(format!("{message}\n").as_bytes());
+            last_line(&format!("{}; it is shown above", first.trim_end_matches([':', ' '])));
+        }
+        _ => last_line(message),
+    }
     ExitCode::from(code)
 }
 

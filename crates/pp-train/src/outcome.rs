@@ -3,6 +3,7 @@
 use pp_comm::StepReport;
 use pp_schedule::SlotClass;
 
+use crate::measure::{Measured, Predicted, SlowStage, median};
 use crate::records::{IterationRecord, ValidationRecord};
 
 /// What a run gives; the same on every rank, wall times aside.
@@ -22,6 +23,19 @@ pub struct Outcome {
     pub weights_fingerprint: u128,
     /// By rank.
     pub ranks: Vec<RankFigures>,
+    /// Of the training steps' programs.
+    pub steps: StepFigures,
+}
+
+/// What the programs of the training steps took, beside what was to be expected.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StepFigures {
+    /// What was measured; the same on every rank.
+    pub measured: Measured,
+    /// What the simulator makes of the costs that were measured; on rank 0 only.
+    pub predicted: Option<Predicted>,
+    /// Stages that are slow for what they hold, slowest first.
+    pub slow: Vec<SlowStage>,
 }
 
 /// What a rank did with its time and memory.
@@ -37,6 +51,8 @@ pub struct RankFigures {
     pub wait_s: f64,
     /// The most activations that were kept for their backward at once, in microbatches of one chunk.
     pub peak_in_flight: usize,
+    /// The most weight gradients that were put off at once, in microbatches of one chunk.
+    pub peak_deferred: usize,
 }
 
 impl RankFigures {
@@ -44,6 +60,7 @@ impl RankFigures {
         self.busy_s += report.compute.as_secs_f64();
         self.wait_s += (report.wait_send + report.wait_receive).as_secs_f64();
         self.peak_in_flight = self.peak_in_flight.max(report.peak(SlotClass::Saved));
+        self.peak_deferred = self.peak_deferred.max(report.peak_deferred());
     }
 
     /// The share of its training steps that it computed.
@@ -60,14 +77,7 @@ impl RankFigures {
 impl Outcome {
     /// Tokens per second of the median step.
     pub fn median_tokens_per_s(&self) -> f64 {
-        let mut rates: Vec<f64> = self.iterations.iter().map(|record| record.tokens_per_s).collect();
-        rates.sort_unstable_by(f64::total_cmp);
-        let middle = rates.len() / 2;
-        match rates.len() {
-            0 => 0.0,
-            len if len % 2 == 1 => rates[middle],
-            _ => f64::midpoint(rates[middle - 1], rates[middle]),
-        }
+        median(self.iterations.iter().map(|record| record.tokens_per_s).collect())
     }
 
     /// All tokens over the time of all training steps, validation not counted.

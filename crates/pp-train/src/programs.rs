@@ -1,29 +1,27 @@
 //! The two programs of a run: a training step and a validation step. Rank 0 proves both whole; every rank builds its own
 //! part and checks it against the proof.
 
-use anyhow::{Context, Result};
-use pp_schedule::lower::lanes;
-use pp_schedule::{Certificate, CertifiedProgram, Channel, Fingerprint, Rank, RankProgram, ScheduleConfig, verify};
+use anyhow::Result;
+use pp_schedule::{Certificate, CertifiedProgram, Channel, Fingerprint, Rank};
+
+use crate::plan::{OwnProgram, Plan};
 
 /// Builds and verifies both programs for all ranks; their certificates, training first.
 ///
 /// # Errors
 /// When one does not verify, which is a fault of its generator.
-pub fn prove(schedule: &ScheduleConfig) -> Result<Vec<Certificate>> {
-    let programs = [("training", *schedule), ("validation", schedule.to_forward_only())];
-    let prove = |(name, schedule)| {
-        let verified =
-            verify(lanes::lower(&schedule)).with_context(|| format!("the {name} program does not verify"))?;
-        Ok(verified.certificate())
-    };
-    programs.into_iter().map(prove).collect()
+pub fn prove(plan: &Plan) -> Result<Vec<Certificate>> {
+    let verified = plan
+        .verified()
+        .map_err(|(name, error)| anyhow::Error::from(error).context(format!("the {name} program does not verify")))?;
+    Ok(verified.iter().map(|verified| verified.certificate()).collect())
 }
 
 /// One rank's part of both programs, built by itself and not yet known to be part of a proved whole.
 #[derive(Clone, Debug)]
 pub struct OwnPrograms {
-    training: (RankProgram, Vec<Channel>),
-    validation: (RankProgram, Vec<Channel>),
+    training: OwnProgram,
+    validation: OwnProgram,
 }
 
 /// One rank's part of both programs, fit to run.
@@ -35,16 +33,18 @@ pub struct Programs {
 
 impl OwnPrograms {
     /// Builds a rank's part.
-    pub fn build(schedule: &ScheduleConfig, rank: Rank) -> Self {
-        Self {
-            training: lanes::lower_rank(schedule, rank),
-            validation: lanes::lower_rank(&schedule.to_forward_only(), rank),
-        }
+    pub fn build(plan: &Plan, rank: Rank) -> Self {
+        let [training, validation] = plan.own(rank);
+        Self { training, validation }
     }
 
-    /// The channels of both: those of training, as validation only goes forward.
+    /// The channels of both, each once. Validation mostly goes over those of training; but where a file says which
+    /// transfers share a channel, the lanes of validation are others.
     pub fn channels(&self) -> Vec<Channel> {
-        self.training.1.clone()
+        let mut channels = self.training.1.clone();
+        let others = self.validation.1.iter().filter(|channel| !self.training.1.contains(channel));
+        channels.extend(others);
+        channels
     }
 
     /// What was built, training first.

@@ -2,6 +2,8 @@
 
 use serde::Serialize;
 
+use crate::measure::StageTimes;
+
 /// One training step. `iteration` counts from 1, like the lines on the terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct IterationRecord {
@@ -45,4 +47,24 @@ pub struct FinalRecord {
     pub weights_fingerprint: String,
     /// Peak resident memory of each rank, where the system tells it.
     pub peak_rss_mib: Vec<Option<f64>>,
+    /// The most activations that each rank kept at once, in microbatches of one chunk.
+    pub peak_in_flight: Vec<usize>,
+    /// The most weight gradients that each rank put off at once, in microbatches of one chunk.
+    pub peak_deferred: Vec<usize>,
+    /// Milliseconds of a training step's program, from the first computation of any rank to the last.
+    pub program_ms: f64,
+    /// The share of all ranks' time in that in which they computed nothing.
+    pub bubble: f64,
+    /// The same as a share of the longest time from a rank's own first computation to its own last.
+    pub longest_stage_bubble: f64,
+    /// What the simulator makes of the stages' times, with messages that take no time: milliseconds of the program.
+    pub predicted_program_ms: Option<f64>,
+    /// Its bubble.
+    pub predicted_bubble: Option<f64>,
+    /// The same as a share of the longest stage time.
+    pub predicted_longest_stage_bubble: Option<f64>,
+    /// What each stage took.
+    pub stages: Vec<StageTimes>,
+    /// Stages that are slow for what they hold, slowest first.
+    pub slow_stages: Vec<u32>,
 }

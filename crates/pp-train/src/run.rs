@@ -32,14 +32,14 @@ pub fn run(config: &TrainConfig) -> Result<()> {
     let text = Text::load(config)?;
     files::check(config)?;
     if config.dry_run {
-        prove(&config.schedule)?;
+        prove(&config.plan)?;
         return say(&report::before(config, &text));
     }
     let mut report = Report::new(config, text.unigram_entropy());
     let rank = Rank(config.place.rank());
-    let own = OwnPrograms::build(&config.schedule, rank);
+    let own = OwnPrograms::build(&config.plan, rank);
     let certificates = if rank == Rank(0) {
-        let certificates = prove(&config.schedule)?;
+        let certificates = prove(&config.plan)?;
         say(&report::before(config, &text))?;
         certificates
     } else {
@@ -94,7 +94,7 @@ fn host_and_train(
 
 fn start_host(config: &TrainConfig, certificates: Vec<Certificate>) -> Result<Host> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("cannot listen for the other ranks")?;
-    let spec = HostSpec { n_ranks: config.schedule.pp(), certificates, deadline: config.timeout };
+    let spec = HostSpec { n_ranks: config.plan.n_ranks(), certificates, deadline: config.timeout };
     Ok(Host::spawn(listener, spec)?)
 }
 

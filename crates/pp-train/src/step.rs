@@ -1,5 +1,7 @@
 //! One training step: the program, what the ranks tell each other, the update.
 
+use std::time::Instant;
+
 use anyhow::{Result, ensure};
 use pp_comm::StepReport;
 
@@ -15,6 +17,22 @@ pub(crate) struct StepResult {
     pub(crate) lr: f64,
     pub(crate) tokens: u64,
     pub(crate) report: StepReport,
+    pub(crate) times: StepTimes,
+}
+
+/// When the parts of a step after its program ended on this rank.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StepTimes {
+    program: Instant,
+    exchange: Instant,
+    update: Instant,
+}
+
+impl StepTimes {
+    /// Name, start and end of what comes after the program.
+    pub(crate) fn spans(&self) -> [(&'static str, Instant, Instant); 2] {
+        [("exchange loss and norm", self.program, self.exchange), ("optimizer", self.exchange, self.update)]
+    }
 }
 
 /// Trains on the batch of `iteration`, 0-based.
@@ -22,9 +40,12 @@ pub(crate) fn train_step(trainer: &mut Trainer<'_>, iteration: u32) -> Result<St
     trainer.stage.zero_grads()?;
     let batch = trainer.text.training_batch(trainer.config, iteration);
     let report = trainer.run(Pass::Training, batch)?;
+    let program = Instant::now();
 
-    sync::tied_grad(&mut trainer.member.control, &mut trainer.stage)?;
+    let placement = trainer.config.plan.placement();
+    sync::tied_grad(&mut trainer.member.control, &mut trainer.stage, placement)?;
     let totals = sync::totals(&mut trainer.member.control, &mut trainer.stage)?;
+    let exchange = Instant::now();
     let (loss, grad_norm) = (totals.mean_loss(), totals.grad_norm());
     ensure!(
         loss.is_finite() && grad_norm.is_finite(),
@@ -37,7 +58,8 @@ pub(crate) fn train_step(trainer: &mut Trainer<'_>, iteration: u32) -> Result<St
     // Gradients are those of the sum of losses: divided once, here, together with clipping.
     let grad_scale = clip_coefficient(grad_norm, trainer.config.clip) / totals.count as f64;
     trainer.optimizer.update(&mut trainer.stage, lr, grad_scale)?;
-    Ok(StepResult { loss, grad_norm, lr, tokens: totals.count, report })
+    let times = StepTimes { program, exchange, update: Instant::now() };
+    Ok(StepResult { loss, grad_norm, lr, tokens: totals.count, report, times })
 }
 
 /// What the gradient is multiplied by so that its norm is at most `clip`.

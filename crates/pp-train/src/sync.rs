@@ -7,6 +7,7 @@ use anyhow::{Context, Result, ensure};
 use pp_comm::{Buffer, Control};
 use pp_model::catalog::WTE;
 use pp_model::{GptConfig, GptStage, Param};
+use pp_schedule::{Placement, Stage};
 use xxhash_rust::xxh3::Xxh3Default;
 
 /// A step's sums over all ranks.
@@ -29,16 +30,18 @@ impl Totals {
     }
 }
 
-/// Makes head + embedding the gradient of both copies of a tied weight, on whichever ranks they are.
-pub(crate) fn tied_grad(control: &mut Control, stage: &mut GptStage) -> Result<()> {
+/// Makes head + embedding the gradient of both copies of a tied weight, on whichever ranks they are: in a V both on the
+/// first.
+pub(crate) fn tied_grad(control: &mut Control, stage: &mut GptStage, placement: Placement) -> Result<()> {
     let config = stage.config();
     if !config.tied() {
         return Ok(());
     }
     let shape = [config.vocab(), config.hidden()];
-    let (first, last) = (0, control.n_ranks() as usize - 1);
+    let [first, last] = [Stage(0), Stage(placement.n_stages() - 1)].map(|stage| placement.rank_of(stage).idx());
     let rank = control.rank().idx();
     if first == last {
+        // Nobody needs to be told: one rank has both, the others have neither.
         return Ok(stage.sum_tied_grad(None)?);
     }
     let mine = stage.tied_grad()?;
@@ -59,7 +62,7 @@ pub(crate) fn totals(control: &mut Control, stage: &mut GptStage) -> Result<Tota
     let mut squares = Vec::new();
     for part in control.all_gather_f64(&part)? {
         let (loss, pairs) = part.split_at_checked(2).context("a rank's part of the step's sums is too short")?;
-        // Only the last stage's rank has a loss; the others add zero.
+        // Only the rank of the last stage has a loss; the others add zero.
         totals.loss_sum += loss[0];
         totals.count += loss[1] as u64;
         squares.extend(pairs.as_chunks::<2>().0.iter().map(|&[index, squares]| (index as usize, squares)));

@@ -4,15 +4,18 @@ use std::time::Instant;
 
 use anyhow::Result;
 use pp_comm::Member;
+use pp_schedule::Rank;
 
+use crate::clock::Clock;
 use crate::config::TrainConfig;
 use crate::data::Text;
-use crate::outcome::{Outcome, RankFigures};
+use crate::measure::{KeptSteps, Predicted, slow_stages};
+use crate::outcome::{Outcome, RankFigures, StepFigures};
 use crate::programs::Programs;
 use crate::records::{IterationRecord, ValidationRecord};
 use crate::report::Report;
 use crate::trainer::Trainer;
-use crate::{eval, step, sync};
+use crate::{eval, step, sync, trace};
 
 /// Trains as one rank among `member`'s others, who must all do the same.
 ///
@@ -31,11 +34,23 @@ pub fn train(
     let mut iterations = Vec::new();
     let mut validations = Vec::new();
     let mut figures = RankFigures::default();
+    let clock = Clock::new();
+    let mut kept = KeptSteps::new(clock, config.plan.placement());
     for iteration in 0..config.train_iters {
+        let traced = config.trace.as_ref().filter(|trace| trace.iteration == iteration);
+        if traced.is_some() {
+            // Nothing of an earlier step is to be seen in it.
+            trainer.member.control.barrier()?;
+        }
         let start = Instant::now();
         let done = step::train_step(&mut trainer, iteration)?;
         let seconds = start.elapsed().as_secs_f64();
         figures.add(&done.report);
+        kept.add(&trainer.recording);
+        if let Some(trace) = traced {
+            let did = (&trainer.recording, &done.times, clock);
+            trace::write(config, &trace.path, iteration, &mut trainer.member.control, did)?;
+        }
         let record = IterationRecord {
             iteration: iteration + 1,
             loss: done.loss,
@@ -64,9 +79,19 @@ pub fn train(
         initial_fingerprint,
         weights_fingerprint,
         ranks: gather_figures(&mut trainer, figures)?,
+        steps: compare(&mut trainer, &kept)?,
     };
     report.end(&outcome)?;
     Ok(outcome)
+}
+
+/// What stages took, and on rank 0 what the simulator makes of it.
+fn compare(trainer: &mut Trainer<'_>, kept: &KeptSteps) -> Result<StepFigures> {
+    let measured = kept.gather(&mut trainer.member.control)?;
+    let config = trainer.config;
+    let is_told = trainer.member.control.rank() == Rank(0);
+    let predicted = is_told.then(|| Predicted::of(&config.plan.training_program(), &measured)).transpose()?;
+    Ok(StepFigures { slow: slow_stages(&measured.stages, &config.layers), measured, predicted })
 }
 
 fn validate(trainer: &mut Trainer<'_>, iteration: u32, report: &mut Report) -> Result<ValidationRecord> {
@@ -76,16 +101,18 @@ fn validate(trainer: &mut Trainer<'_>, iteration: u32, report: &mut Report) -> R
 }
 
 fn gather_figures(trainer: &mut Trainer<'_>, mine: RankFigures) -> Result<Vec<RankFigures>> {
-    let RankFigures { peak_rss_mib, total_s, busy_s, wait_s, peak_in_flight } = mine;
-    let part = [peak_rss_mib.unwrap_or(f64::NAN), total_s, busy_s, wait_s, peak_in_flight as f64];
+    let RankFigures { peak_rss_mib, total_s, busy_s, wait_s, peak_in_flight, peak_deferred } = mine;
+    let peaks = [peak_in_flight, peak_deferred].map(|peak| peak as f64);
+    let part = [peak_rss_mib.unwrap_or(f64::NAN), total_s, busy_s, wait_s, peaks[0], peaks[1]];
     let parts = trainer.member.control.all_gather_f64(&part)?;
     let figures = |part: &Vec<f64>| match part[..] {
-        [peak, total_s, busy_s, wait_s, peak_in_flight] => RankFigures {
+        [peak, total_s, busy_s, wait_s, peak_in_flight, peak_deferred] => RankFigures {
             peak_rss_mib: (!peak.is_nan()).then_some(peak),
             total_s,
             busy_s,
             wait_s,
             peak_in_flight: peak_in_flight as usize,
+            peak_deferred: peak_deferred as usize,
         },
         _ => RankFigures::default(),
     };

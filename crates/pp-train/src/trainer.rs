@@ -1,7 +1,7 @@
 //! A rank at work: its part of the model, its programs, its place among the others.
 
 use anyhow::Result;
-use pp_comm::{Member, StepReport, execute};
+use pp_comm::{Member, Recording, StepReport, execute_recorded};
 use pp_model::{ChunkSpec, GptStage, MicroBatch, Numbers};
 use pp_schedule::Rank;
 
@@ -26,6 +26,8 @@ pub(crate) struct Trainer<'a> {
     pub(crate) stage: GptStage,
     pub(crate) optimizer: Optimizer,
     programs: Programs,
+    /// What the program that was run last did when.
+    pub(crate) recording: Recording,
     /// Programs run so far, of both kinds: no two runs' messages can be taken for each other.
     n_runs: u64,
 }
@@ -38,12 +40,12 @@ impl<'a> Trainer<'a> {
         member: &'a mut Member,
     ) -> Result<Self> {
         let rank: Rank = member.endpoint.rank();
-        let stages = config.schedule.placement().stages_of(rank);
+        let stages = config.plan.placement().stages_of(rank);
         let chunks = stages.map(|stage| ChunkSpec::new(&config.layers, stage)).collect();
         let numbers = Numbers::f32_on_cpu(config.seed);
         let stage = GptStage::new(&config.model, config.micro_batch_size, chunks, &numbers)?;
         let optimizer = Optimizer::new(&stage, config.adam)?;
-        Ok(Self { config, text, member, stage, optimizer, programs, n_runs: 0 })
+        Ok(Self { config, text, member, stage, optimizer, programs, recording: Recording::default(), n_runs: 0 })
     }
 
     /// Runs a program on these microbatches.
@@ -56,6 +58,7 @@ impl<'a> Trainer<'a> {
         let boundary = self.stage.boundary().clone();
         let step = self.n_runs;
         self.n_runs += 1;
-        Ok(execute(program, step, &mut self.member.endpoint, &boundary, &mut self.stage)?)
+        let (endpoint, stage) = (&mut self.member.endpoint, &mut self.stage);
+        Ok(execute_recorded(program, step, endpoint, &boundary, stage, &mut self.recording)?)
     }
 }

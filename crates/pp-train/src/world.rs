@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use crate::args::Args;
 use crate::invalid::{Invalid, refuse};
+use crate::plan::Plan;
 
 /// This process among the others.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,12 +26,13 @@ impl Place {
     /// By the flags, or the environment.
     ///
     /// # Errors
-    /// [`Invalid`] when they contradict each other or `--pp`. A dry run outside a world starts nothing and may be of any size.
-    pub(crate) fn new(args: &Args) -> Result<Self, Invalid> {
+    /// [`Invalid`] when they contradict each other or the plan. A dry run outside a world starts nothing and may be of any size.
+    pub(crate) fn new(args: &Args, plan: &Plan) -> Result<Self, Invalid> {
+        let (n_ranks, asked) = (plan.n_ranks(), plan.ranks_text());
         let disagrees = |world_size| {
-            format!("world size {world_size} disagrees with --pp {}; start it through `cargo xtask launch`", args.pp)
+            format!("world size {world_size} disagrees with {asked}; start it through `cargo xtask launch`")
         };
-        if let Some(world_size) = args.world_size.filter(|&world_size| world_size != args.pp) {
+        if let Some(world_size) = args.world_size.filter(|&world_size| world_size != n_ranks) {
             refuse!("{}", disagrees(world_size));
         }
         let place = match (args.rank, args.world_size, &args.rendezvous_file) {
@@ -58,7 +60,7 @@ impl Place {
                 refuse!("{} given without {}; a world needs all three", list(true), list(false));
             }
         };
-        if args.pp != place.world_size() && !args.dry_run {
+        if n_ranks != place.world_size() && !args.dry_run {
             refuse!("{}", disagrees(place.world_size()));
         }
         Ok(place)

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::thread::available_parallelism;
 
 use clap::{ArgAction, Args, Command};
+use pp_schedule::format::any;
 
 /// Train a GPT over several processes on this machine
 ///
@@ -20,9 +21,12 @@ use clap::{ArgAction, Args, Command};
 #[derive(Args, Debug)]
 #[command(args_override_self = true)]
 pub(crate) struct LaunchArgs {
-    /// Pipeline ranks
-    #[arg(long, value_name = "N", default_value_t = 1, alias = "pipeline-model-parallel-size")]
-    pub(crate) pp: usize,
+    /// Pipeline ranks [default: 1, or as many as --schedule-csv has]
+    #[arg(long, value_name = "N", alias = "pipeline-model-parallel-size")]
+    pp: Option<usize>,
+    /// A schedule made elsewhere, in torch's CSV or as JSON; a rank per row
+    #[arg(long, value_name = "FILE")]
+    schedule_csv: Option<PathBuf>,
     /// Data-parallel replicas
     #[arg(long, value_name = "N", alias = "data-parallel-size")]
     dp: Option<usize>,
@@ -53,9 +57,27 @@ pub(crate) struct LaunchArgs {
 }
 
 impl LaunchArgs {
+    /// Pipeline ranks: those asked for, or those of the schedule's file.
+    ///
+    /// # Errors
+    /// What is wrong with the file, or that it has others than are asked for.
+    pub(crate) fn pp(&self) -> Result<usize, String> {
+        let Some(file) = &self.schedule_csv else {
+            return Ok(self.pp.unwrap_or(1));
+        };
+        let name = file.display();
+        let rows = rows_of(file).map_err(|why| format!("--schedule-csv {name} {why}"))?;
+        match self.pp {
+            Some(pp) if pp != rows => Err(format!(
+                "--pp {pp} disagrees with --schedule-csv {name}, which has {rows} ranks; leave --pp out, or use --pp {rows}"
+            )),
+            _ => Ok(rows),
+        }
+    }
+
     /// None when the product overflows.
-    pub(crate) fn n_ranks(&self) -> Option<usize> {
-        self.pp.checked_mul(self.dp.unwrap_or(1))?.checked_mul(self.tp.unwrap_or(1))
+    pub(crate) fn n_ranks(&self, pp: usize) -> Option<usize> {
+        pp.checked_mul(self.dp.unwrap_or(1))?.checked_mul(self.tp.unwrap_or(1))
     }
 
     pub(crate) fn needs_default_data(&self) -> bool {
@@ -64,9 +86,8 @@ impl LaunchArgs {
 
     /// Why the flags cannot be passed on, if so: those that only the launcher may give would start another world.
     pub(crate) fn misplaced(&self) -> Option<String> {
-        if let Some((flag, _)) = [("--pp", Some(self.pp)), ("--dp", self.dp), ("--tp", self.tp)]
-            .into_iter()
-            .find(|&(_, size)| size == Some(0))
+        if let Some((flag, _)) =
+            [("--pp", self.pp), ("--dp", self.dp), ("--tp", self.tp)].into_iter().find(|&(_, size)| size == Some(0))
         {
             return Some(format!("{flag} 0: there must be at least 1"));
         }
@@ -87,10 +108,10 @@ impl LaunchArgs {
     }
 
     /// What each rank is started with: the flags known here, then the others as they were typed.
-    pub(crate) fn trainer_flags(&self, n_ranks: usize, default_data: Option<&Path>) -> Vec<OsString> {
+    pub(crate) fn trainer_flags(&self, pp: usize, n_ranks: usize, default_data: Option<&Path>) -> Vec<OsString> {
         let mut flags: Vec<OsString> = Vec::new();
         let mut number = |flag: &str, value: usize| flags.extend([flag.into(), value.to_string().into()]);
-        number("--pp", self.pp);
+        number("--pp", pp);
         if let Some(dp) = self.dp {
             number("--dp", dp);
         }
@@ -98,6 +119,9 @@ impl LaunchArgs {
             number("--tp", tp);
         }
         number("--threads", self.threads.unwrap_or_else(|| threads_per_rank(n_ranks)));
+        if let Some(file) = &self.schedule_csv {
+            flags.extend(["--schedule-csv".into(), file.into()]);
+        }
         if let Some(path) = self.data.as_deref().or(default_data) {
             flags.extend(["--data".into(), path.into()]);
         }
@@ -107,6 +131,17 @@ impl LaunchArgs {
         flags.extend(self.rest.iter().cloned());
         flags
     }
+}
+
+/// How many ranks a schedule is for. What else is wrong with it the trainer says.
+fn rows_of(file: &Path) -> Result<usize, String> {
+    let text = std::fs::read(file).map_err(|error| format!("cannot be read: {error}"))?;
+    let text = String::from_utf8(text).map_err(|error| format!("is not UTF-8 text: {error}"))?;
+    let grid = any::read(&text, None).map_err(|error| format!("is no schedule: {error}"))?.grid;
+    if grid.rows.is_empty() {
+        return Err("is empty, but a schedule has a row per rank".to_owned());
+    }
+    Ok(grid.rows.len())
 }
 
 /// A rank's place in the world, which the launcher gives it.
@@ -196,14 +231,15 @@ mod tests {
 
     fn flags(line: &str) -> String {
         let args = parse(line);
-        let flags = args.trainer_flags(args.n_ranks().expect("small numbers"), None);
+        let pp = args.pp().expect("no file, or a schedule in it");
+        let flags = args.trainer_flags(pp, args.n_ranks(pp).expect("small numbers"), None);
         flags.join(std::ffi::OsStr::new(" ")).into_string().expect("ASCII")
     }
 
     #[test]
     fn own_flags_are_found_behind_the_trainers() {
         let args = parse("--vp 2 --train-iters=5 --pp 4 --tied --dp=2 --binary /bin/x");
-        assert_eq!((args.pp, args.n_ranks()), (4, Some(8)));
+        assert_eq!((args.pp(), args.n_ranks(4)), (Ok(4), Some(8)));
         assert_eq!(args.binary.as_deref(), Some(Path::new("/bin/x")));
         assert_eq!(args.rest, ["--vp", "2", "--train-iters=5", "--tied"]);
     }
@@ -219,13 +255,14 @@ mod tests {
 
     #[test]
     fn megatrons_names_are_known() {
-        assert_eq!(parse("--pipeline-model-parallel-size 3 --tensor-model-parallel-size=2").n_ranks(), Some(6));
+        let args = parse("--pipeline-model-parallel-size 3 --tensor-model-parallel-size=2");
+        assert_eq!((args.pp(), args.n_ranks(3)), (Ok(3), Some(6)));
     }
 
     #[test]
     fn behind_two_dashes_everything_is_the_trainers() {
         let args = parse("--pp 2 -- --vp 5");
-        assert_eq!((args.pp, args.rest), (2, vec!["--vp".into(), "5".into()]));
+        assert_eq!((args.pp, args.rest), (Some(2), vec!["--vp".into(), "5".into()]));
     }
 
     #[test]
@@ -269,7 +306,7 @@ mod tests {
         );
         assert_eq!(
             (args.pp, args.data.as_deref(), args.mock_data, args.dry_run),
-            (4, Some(Path::new("b")), true, true)
+            (Some(4), Some(Path::new("b")), true, true)
         );
     }
 
@@ -299,6 +336,32 @@ mod tests {
 
     #[test]
     fn too_many_ranks_to_count_is_none() {
-        assert_eq!(parse("--pp 18446744073709551615 --dp 2").n_ranks(), None);
+        let args = parse("--pp 18446744073709551615 --dp 2");
+        assert_eq!(args.n_ranks(args.pp().expect("a number")), None);
+    }
+
+    #[test]
+    fn a_schedule_in_a_file_says_how_many_ranks_there_are() {
+        let file = std::env::temp_dir().join(format!("pp-launch-args-{}.csv", std::process::id()));
+        let line = |flags: &str| format!("--mock-data --threads 1 --schedule-csv {} {flags}", file.display());
+        std::fs::write(&file, "0F0,0B0\n1F0,1B0\n2F0,2B0\n").expect("writable");
+        for given in ["", "--pp 3"] {
+            assert_eq!(
+                flags(&line(given)),
+                format!("--pp 3 --threads 1 --schedule-csv {} --mock-data", file.display())
+            );
+        }
+        let disagrees = parse(&line("--pp 2")).pp().expect_err("two is not three");
+        for part in ["--pp 2 disagrees", &file.display().to_string(), "has 3 ranks", "use --pp 3"] {
+            assert!(disagrees.contains(part), "{disagrees}");
+        }
+        for (text, said) in [("0F0,0X0\n", "is no schedule: as CSV: rank 0, step 1"), ("", "is empty")] {
+            std::fs::write(&file, text).expect("writable");
+            let error = parse(&line("")).pp().expect_err(text);
+            assert!(error.contains(said), "{error}");
+        }
+        std::fs::remove_file(&file).expect("it is there");
+        let error = parse(&line("")).pp().expect_err("it is gone");
+        assert!(error.contains("cannot be read"), "{error}");
     }
 }

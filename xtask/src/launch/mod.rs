@@ -52,11 +52,13 @@ pub(crate) fn run(args: &LaunchArgs) -> u8 {
 }
 
 fn prepare_and_run(args: &LaunchArgs, signals: &Signals, voice: &Voice) -> anyhow::Result<()> {
-    let n_ranks =
-        args.n_ranks().ok_or_else(|| Ended::refused("--pp times --dp times --tp is more ranks than can be counted"))?;
     if let Some(reason) = args.misplaced() {
         return Err(Ended::refused(reason).into());
     }
+    let pp = args.pp().map_err(Ended::refused)?;
+    let n_ranks = args
+        .n_ranks(pp)
+        .ok_or_else(|| Ended::refused("--pp times --dp times --tp is more ranks than can be counted"))?;
     let binary = match &args.binary {
         Some(path) => path.clone(),
         None => build::trainer(&args.profile, signals, voice)?,
@@ -66,7 +68,7 @@ fn prepare_and_run(args: &LaunchArgs, signals: &Signals, voice: &Voice) -> anyho
         return accepted(answer, voice);
     }
     let default_data = if args.needs_default_data() { Some(text::write_default(signals, voice)?) } else { None };
-    let flags = args.trainer_flags(n_ranks, default_data.as_deref());
+    let flags = args.trainer_flags(pp, n_ranks, default_data.as_deref());
     let scratch = ScratchDir::new().context("cannot make a temporary directory")?;
     let world = World { n_ranks, scratch: scratch.path() };
 
@@ -102,6 +104,11 @@ fn accepted(checked: Output, voice: &Voice) -> anyhow::Result<()> {
     let stderr = String::from_utf8_lossy(&checked.stderr);
     if checked.status.code() == Some(REFUSED) {
         let reason = failure::error_line(stderr.lines()).unwrap_or("the trainer refused its arguments");
+        // A refuted schedule is shown above the line that says so.
+        let shown: Vec<&str> = stderr.lines().take_while(|line| !line.starts_with("error: ")).collect();
+        if !shown.is_empty() {
+            voice.say(Stream::Stderr, shown.join("\n") + "\n");
+        }
         return Err(Ended::refused(reason).into());
     }
     voice.say(Stream::Stderr, stderr.into_owned());

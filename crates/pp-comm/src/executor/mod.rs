@@ -1,5 +1,6 @@
 //! The executor: runs one rank's program, action by action. It knows no schedule; whatever one says is in the program.
 
+mod recording;
 mod slots;
 
 use std::time::{Duration, Instant};
@@ -11,6 +12,7 @@ use pp_schedule::{
 use crate::endpoint::{Endpoint, RecvTicket, SendTicket};
 use crate::error::CommError;
 use crate::message::{Boundary, Buffer, Envelope};
+pub use recording::{Did, Recording, Span};
 use slots::Slots;
 
 /// What a stage is asked to compute.
@@ -68,12 +70,19 @@ pub struct StepReport {
     /// Time spent waiting for messages.
     pub wait_receive: Duration,
     peak: [usize; 4],
+    peak_deferred: usize,
 }
 
 impl StepReport {
     /// The most slots of a class that were in use at once, counted while the program ran.
     pub const fn peak(&self, class: SlotClass) -> usize {
         self.peak[class as usize]
+    }
+
+    /// The most weight gradients that were put off at once: backwards for the input that were done, and for the weights
+    /// that were not. Counted while the program ran.
+    pub const fn peak_deferred(&self) -> usize {
+        self.peak_deferred
     }
 }
 
@@ -160,15 +169,31 @@ pub fn execute<S: StageCompute>(
     boundary: &Boundary,
     stage: &mut S,
 ) -> Result<StepReport, ExecError> {
+    execute_recorded(program, step, endpoint, boundary, stage, &mut Recording::off())
+}
+
+/// As [`execute`], and keeps when what was done: a push per computation and wait, of times that are taken anyway.
+///
+/// # Errors
+/// As [`execute`]; the recording then holds what was done before.
+pub fn execute_recorded<S: StageCompute>(
+    program: &CertifiedProgram,
+    step: u64,
+    endpoint: &mut Endpoint,
+    boundary: &Boundary,
+    stage: &mut S,
+    recording: &mut Recording,
+) -> Result<StepReport, ExecError> {
     let (channels, program) = (program.channels(), program.program());
     if endpoint.rank() != program.rank {
         let fault = ExecFault::WrongRank { endpoint: endpoint.rank(), program: program.rank };
         return Err(error_at(program, step, 0, fault));
     }
     let start = Instant::now();
+    recording.begin(start, program.computes.len() + program.transfers.len());
     let (slots, report) = (Slots::new(program), StepReport::default());
     let tickets = program.transfers.iter().map(|_| None).collect();
-    let mut run = Run { channels, step, endpoint, boundary, stage, tickets, slots, report };
+    let mut run = Run { channels, step, endpoint, boundary, stage, tickets, slots, deferred: 0, report, recording };
     for (index, action) in program.steps().enumerate() {
         let done = match action {
             Step::Compute(compute) => run.compute(compute),
@@ -202,7 +227,10 @@ struct Run<'a, S> {
     /// By transfer: what waits for it.
     tickets: Vec<Option<Ticket>>,
     slots: Slots,
+    /// Weight gradients put off so far.
+    deferred: usize,
     report: StepReport,
+    recording: &'a mut Recording,
 }
 
 enum Ticket {
@@ -225,7 +253,10 @@ impl<S: StageCompute> Run<'_, S> {
             WorkKind::BackwardInput => self.stage.backward_input(task, given),
             WorkKind::BackwardWeight => self.stage.backward_weight(task).map(|()| None),
         };
-        self.report.compute += start.elapsed();
+        let end = Instant::now();
+        self.report.compute += end - start;
+        self.recording.add(Did::Compute(work), start, end);
+        self.count_deferred(work.kind);
         let made = made.map_err(|error| ExecFault::Stage(Box::new(error)))?;
         self.keep(made, output)?;
         if let (WorkKind::Backward | WorkKind::BackwardWeight, Some(saved)) = (work.kind, saved) {
@@ -235,6 +266,17 @@ impl<S: StageCompute> Run<'_, S> {
             self.slots.release(input);
         }
         Ok(())
+    }
+
+    fn count_deferred(&mut self, done: WorkKind) {
+        match done {
+            WorkKind::Forward | WorkKind::Backward => {}
+            WorkKind::BackwardInput => {
+                self.deferred += 1;
+                self.report.peak_deferred = self.report.peak_deferred.max(self.deferred);
+            }
+            WorkKind::BackwardWeight => self.deferred = self.deferred.saturating_sub(1),
+        }
     }
 
     /// Puts what a computation made where the program wants it.
@@ -280,11 +322,15 @@ impl<S: StageCompute> Run<'_, S> {
                 if transfer.releases {
                     self.slots.release(transfer.slot);
                 }
-                self.report.wait_send += start.elapsed();
+                let end = Instant::now();
+                self.report.wait_send += end - start;
+                self.recording.add(Did::WaitSend(transfer.message, transfer.peer), start, end);
             }
             Some(Ticket::Receive(ticket)) => {
                 let buffer = self.endpoint.wait_recv(ticket)?;
-                self.report.wait_receive += start.elapsed();
+                let end = Instant::now();
+                self.report.wait_receive += end - start;
+                self.recording.add(Did::WaitReceive(transfer.message, transfer.peer), start, end);
                 self.slots.put(transfer.slot, buffer)?;
             }
         }

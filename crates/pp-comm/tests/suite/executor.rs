@@ -13,6 +13,7 @@ use pp_schedule::{
     Carries, Channel, Direction, Extent, GPipeBackward, Order, Rank, ScheduleConfig, ScheduleKind, ScheduleSpec,
     SlotClass, VerifiedProgram, Work, WorkKind,
     lower::lanes::{self, Options},
+    simulate::{Costs, Report, Sends, StageBytes, Timeline},
     verify,
 };
 
@@ -147,6 +148,10 @@ fn step_on(member: &mut Member, verified: &VerifiedProgram, step: u64) -> Outcom
     for class in SlotClass::ALL {
         assert_eq!(report.peak(class), certified.program().n_slots(class), "{}", class.name());
     }
+    let timeline = Timeline::of_program(verified.program(), &Costs::UNIT, Sends::Eager).expect("it is verified");
+    let figures = &Report::new(&timeline, |_| StageBytes::default()).ranks[certified.program().rank.idx()];
+    assert_eq!(report.peak(SlotClass::Saved), figures.peak_saved as usize);
+    assert_eq!(report.peak_deferred(), figures.peak_deferred as usize);
     assert!(report.total >= report.compute + report.wait_send + report.wait_receive);
     assert!(toy.saved.is_empty());
     toy.outcome
@@ -155,8 +160,8 @@ fn step_on(member: &mut Member, verified: &VerifiedProgram, step: u64) -> Outcom
 /// Runs programs one after the other on one fabric and compares each with the serial reference.
 pub(crate) fn compare(kind: Kind, programs: &[VerifiedProgram]) {
     let channels: Vec<Channel> = programs.iter().flat_map(|verified| verified.program().channels.clone()).collect();
-    let placement = programs[0].program().extent.placement;
-    let outcomes = run(kind, placement.n_ranks(), &channels, |mut member| {
+    let n_ranks = programs[0].program().extent.placement.n_ranks();
+    let outcomes = run(kind, n_ranks, &channels, |mut member| {
         let steps = programs.iter().zip(0..);
         let outcomes: Vec<Outcome> = steps.map(|(verified, step)| step_on(&mut member, verified, step)).collect();
         member.control.barrier().expect("all are done");
@@ -170,7 +175,7 @@ pub(crate) fn compare(kind: Kind, programs: &[VerifiedProgram]) {
             whole.gradients.extend(outcome.gradients);
         }
         let extent = verified.program().extent;
-        assert_eq!(whole, serial(placement.n_stages(), extent.microbatches, extent.forward_only), "{extent:?}");
+        assert_eq!(whole, serial(extent.placement.n_stages(), extent.microbatches, extent.forward_only), "{extent:?}");
     }
 }
 
@@ -182,17 +187,17 @@ fn verified(config: &ScheduleConfig) -> VerifiedProgram {
 fn all_schedules(pp: u32, vp: u32) -> Vec<VerifiedProgram> {
     let mut programs = Vec::new();
     for microbatches in [1, 2, 3, 4, 7, 8] {
-        let base = ScheduleSpec { allow_bubbles: true, ..ScheduleSpec::new(pp, vp, microbatches) };
-        let gpipe = |order| ScheduleSpec {
-            schedule: Some(ScheduleKind::GPipe),
-            gpipe_backward: Some(order),
-            allow_bubbles: false,
-            ..base.clone()
-        };
-        let strict = ScheduleSpec { allow_bubbles: false, ..base.clone() };
-        let specs = [gpipe(GPipeBackward::Reverse), gpipe(GPipeBackward::Ascending), strict, base];
+        let base = ScheduleSpec::new(pp, vp, microbatches);
+        let of_kind = |kind| ScheduleSpec { schedule: Some(kind), ..base.clone() };
+        let ascending = GPipeBackward::Ascending;
+        let specs = [
+            ScheduleSpec { gpipe_backward: Some(ascending), ..of_kind(ScheduleKind::GPipe) },
+            ScheduleSpec { allow_bubbles: true, ..of_kind(ScheduleKind::Interleaved) },
+        ];
+        let specs: Vec<ScheduleSpec> = specs.into_iter().chain(ScheduleKind::ALL.map(of_kind)).collect();
         // What the rules of a schedule do not allow is not tried.
-        for config in specs.iter().filter_map(|spec| ScheduleConfig::new(spec).ok()) {
+        let configs = specs.iter().filter_map(|spec| ScheduleConfig::new(spec).ok());
+        for config in configs.filter(|config| config.vp() == vp) {
             programs.push(verified(&config));
             programs.push(verified(&config.to_forward_only()));
         }

@@ -7,3 +7,4 @@ mod conformance;
 mod executor;
 mod policies;
 mod rendezvous;
+mod timing;

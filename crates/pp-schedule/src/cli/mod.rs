@@ -21,6 +21,7 @@ use clap::{Args, Parser, Subcommand};
 use plan::PlanArgsError;
 
 use crate::config::{ConfigError, GPipeBackward, ScheduleConfig, ScheduleKind, ScheduleSpec};
+use crate::import::ImportError;
 use crate::lower::megatron::MegatronError;
 use crate::lower::stagger::StaggerError;
 
@@ -218,6 +219,15 @@ impl CommandError {
             | Self::NothingFits(_)
             | Self::Output(_)
             | Self::File { .. } => 1,
+        }
+    }
+}
+
+impl From<ImportError> for CommandError {
+    fn from(error: ImportError) -> Self {
+        match error {
+            ImportError::Unjudged(error) => Self::Grid(error),
+            ImportError::Refuted(text) => Self::Refuted(text),
         }
     }
 }

@@ -10,6 +10,7 @@ use crate::config::ScheduleConfig;
 use crate::format::any::{self, Format};
 use crate::format::document::Document;
 use crate::format::grid::{Grid, GridProgram};
+use crate::import;
 use crate::lower::lanes::{self, Options};
 use crate::lower::lower_proved;
 use crate::lower::written::Wires;
@@ -50,10 +51,10 @@ impl SourceArgs {
         let grid = read_document(path, None)?.grid;
         let file = name_of(path);
         if !grid.has_transfers() {
-            let order = grid.to_order().map_err(|error| super::verify::no_order(&grid, error))?;
+            let order = grid.to_order().map_err(|error| import::no_order(&grid, error))?;
             return Ok(Source::Order { file, order });
         }
-        let written = super::verify::written(&grid, Wires::PerPair)?;
+        let written = import::written(&grid, Wires::PerPair)?;
         let order = grid.compute_only().to_order()?;
         Ok(Source::Written { file, order, program: Box::new(written) })
     }
@@ -130,9 +131,7 @@ impl Source {
             (Self::Written { program, .. }, _) => verify(Program::clone(&program.program))?,
             (source, Some(prefetch)) => verify(lanes::lower_order(source.order(), ahead(prefetch)))?,
             (Self::Generated(config, _), None) => verify(lanes::lower(config))?,
-            (Self::Order { order, .. }, None) => {
-                lower_proved(order).map_err(|error| super::verify::unprovable(&error))?.0
-            }
+            (Self::Order { order, .. }, None) => lower_proved(order).map_err(|error| import::unprovable(&error))?.0,
         })
     }
 }

@@ -1,6 +1,5 @@
 //! `verify`: a schedule in torch's text form, proved or refuted.
 
-use std::fmt::Write as _;
 use std::io::Write;
 use std::path::PathBuf;
 
@@ -8,14 +7,14 @@ use clap::{Args, ValueEnum};
 
 use super::CommandError;
 use super::source::read_document;
-use crate::format::csv::{Cell, Grid, GridError, GridProgram, ProgramError, Token};
-use crate::ids::{Rank, Stage};
+use crate::format::grid::{Grid, Token};
+use crate::ids::Rank;
+use crate::import::{no_order, refusal, unprovable, written};
+use crate::lower::lower_judged;
 use crate::lower::written::Wires;
-use crate::lower::{Unprovable, lower_judged};
-use crate::order::{Extent, OrderError};
+use crate::order::Extent;
 use crate::program::{Channel, Program};
-use crate::verify::{Queues, Semantics, VerifyError, check_under, explain, places};
-use crate::work::Work;
+use crate::verify::{Queues, Semantics, VerifyError, check_under};
 
 /// Arguments of `verify`.
 #[derive(Clone, Debug, Args)]
@@ -109,14 +108,6 @@ pub(super) fn run(args: &VerifyArgs, out: &mut dyn Write) -> Result<(), CommandE
     proved(&program, args, out)
 }
 
-/// The program of a grid that says where transfers stand, not verified yet.
-pub(super) fn written(grid: &Grid, wires: Wires) -> Result<GridProgram, CommandError> {
-    grid.to_program(wires).map_err(|error| match error {
-        ProgramError::Grid(error) => no_order(grid, error),
-        error => CommandError::Refuted(error.to_string()),
-    })
-}
-
 /// Verifies a program that a file states.
 fn as_written(grid: &Grid, args: &VerifyArgs, out: &mut dyn Write) -> Result<Program, CommandError> {
     let wires = args.queues.wires();
@@ -135,17 +126,6 @@ fn as_written(grid: &Grid, args: &VerifyArgs, out: &mut dyn Write) -> Result<Pro
     }
 }
 
-fn refusal(written: &GridProgram, error: &VerifyError) -> String {
-    let mut text = explain(&written.program, error);
-    let cells = places(&written.program, error).into_iter();
-    let cells: Vec<Cell> = cells.filter_map(|(rank, step)| written.cell_of(rank, step)).collect();
-    for (index, cell) in cells.iter().enumerate() {
-        // Writing to a string cannot fail.
-        let _ = write!(text, "{}{cell}", if index == 0 { "\nin the text: " } else { "\n             " });
-    }
-    text
-}
-
 /// The program that `lanes` makes of a grid of computations, with as little prefetch as makes it pass.
 fn lowered(grid: &Grid, args: &VerifyArgs, out: &mut dyn Write) -> Result<Program, CommandError> {
     let order = grid.to_order().map_err(|error| no_order(grid, error))?;
@@ -155,13 +135,6 @@ fn lowered(grid: &Grid, args: &VerifyArgs, out: &mut dyn Write) -> Result<Progra
     let ahead = options.receives_ahead;
     writeln!(out, "computations only: transfers added by the lanes policy, {ahead} ahead per channel")?;
     Ok(program)
-}
-
-/// Why no prefetch helps an order.
-pub(super) fn unprovable(error: &Unprovable) -> CommandError {
-    let tried = error.tried.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
-    let why = explain(&error.program, &error.error);
-    CommandError::Refuted(format!("with transfers added by the lanes policy, {tried} ahead per channel: {why}"))
 }
 
 fn headline(grid: &Grid, extent: Extent, out: &mut dyn Write) -> Result<(), CommandError> {
@@ -190,39 +163,4 @@ fn proved(program: &Program, args: &VerifyArgs, out: &mut dyn Write) -> Result<(
     writeln!(out, "  channels  {n_messages} messages on {n_channels} channels, in the same order at both ends")?;
     writeln!(out, "  progress  no deadlock when {buffers} and {}", args.queues.text())?;
     Ok(())
-}
-
-/// Why a grid is no order: a request that cannot be judged, or one that is judged and found wrong.
-pub(super) fn no_order(grid: &Grid, error: GridError) -> CommandError {
-    let at: Vec<Cell> = match &error {
-        GridError::Empty | GridError::NoPlacement { .. } | GridError::StagesNotDivisible { .. } => {
-            return CommandError::Grid(error);
-        }
-        GridError::OnTwoRanks { stage, ranks } => {
-            ranks.iter().filter_map(|rank| first_of_stage(grid, *stage, *rank)).collect()
-        }
-        GridError::Order(OrderError::Twice { rank, work }) => of_work(grid, *rank, |other| other == *work),
-        GridError::Order(OrderError::Unknown { rank, work, .. } | OrderError::WrongRank { rank, work, .. }) => {
-            of_work(grid, *rank, |other| other == *work)
-        }
-        GridError::Order(OrderError::Incomplete { rank, stage, microbatch, .. }) => {
-            of_work(grid, *rank, |other| (other.stage, other.microbatch.0) == (*stage, *microbatch))
-        }
-        _ => Vec::new(),
-    };
-    let mut text = error.to_string();
-    for cell in at {
-        // Writing to a string cannot fail.
-        let _ = write!(text, "\n  {cell}");
-    }
-    CommandError::Refuted(text)
-}
-
-fn first_of_stage(grid: &Grid, stage: Stage, rank: Rank) -> Option<Cell> {
-    of_work(grid, rank, |work| work.stage == stage).first().copied()
-}
-
-/// The cells of a rank that compute what is asked for.
-fn of_work(grid: &Grid, rank: Rank, asked: impl Fn(Work) -> bool) -> Vec<Cell> {
-    grid.cells().filter(|cell| cell.row == rank.idx() && cell.token.works().any(&asked)).collect()
 }

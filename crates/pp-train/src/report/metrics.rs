@@ -20,7 +20,7 @@ impl Metrics {
     /// Starts the file afresh: what an earlier run wrote there is gone.
     pub(crate) fn create(path: &Path) -> Result<Self> {
         // What can be found out was found out before the start; this is for what has changed since.
-        files::check_writable(path).map_err(|error| anyhow::anyhow!("{error}"))?;
+        files::check_writable("--metrics", path).map_err(|error| anyhow::anyhow!("{error}"))?;
         let file = File::create(path).with_context(|| format!("cannot write --metrics {}", path.display()))?;
         Ok(Self { file, path: path.to_owned() })
     }

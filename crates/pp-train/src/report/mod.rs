@@ -1,6 +1,7 @@
 //! What rank 0 tells: tables before the first step, lines or a bar during, a summary after, and the metrics file.
 
 mod metrics;
+mod summary;
 mod tables;
 
 use std::io::{IsTerminal, Write};
@@ -11,10 +12,11 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::config::TrainConfig;
 use crate::outcome::Outcome;
-use crate::records::{FinalRecord, IterationRecord, ValidationRecord};
+use crate::records::{IterationRecord, ValidationRecord};
 use crate::world::Place;
 
 pub(crate) use metrics::Metrics;
+use summary::{final_record, summary};
 pub(crate) use tables::before;
 
 /// Where progress goes.
@@ -103,14 +105,7 @@ impl Report {
     /// The run is done.
     pub(crate) fn end(&mut self, outcome: &Outcome) -> Result<()> {
         if let Some(metrics) = &mut self.metrics {
-            metrics.write(&FinalRecord {
-                r#final: true,
-                validation_loss: outcome.validation_loss,
-                unigram_entropy: outcome.unigram_entropy,
-                tokens_per_s: outcome.median_tokens_per_s(),
-                weights_fingerprint: format!("{:032x}", outcome.weights_fingerprint),
-                peak_rss_mib: outcome.ranks.iter().map(|rank| rank.peak_rss_mib).collect(),
-            })?;
+            metrics.write(&final_record(outcome))?;
         }
         match &self.progress {
             Progress::Silent => return Ok(()),
@@ -142,36 +137,6 @@ fn figures(record: &IterationRecord) -> String {
 
 fn iteration_line(record: &IterationRecord, n_iterations: u32) -> String {
     format!("iteration {}/{n_iterations} | {}", record.iteration, figures(record))
-}
-
-fn summary(outcome: &Outcome) -> String {
-    let (loss, entropy) = (outcome.validation_loss, outcome.unigram_entropy);
-    let mut lines = vec![
-        String::new(),
-        format!(
-            "{:.0} tokens/s in the median step, {:.0} overall",
-            outcome.median_tokens_per_s(),
-            outcome.overall_tokens_per_s()
-        ),
-        format!("validation loss {loss:.4}, unigram entropy {entropy:.4}{}", ratio(loss, entropy)),
-    ];
-    for (rank, figures) in outcome.ranks.iter().enumerate() {
-        let memory = figures.peak_rss_mib.map_or("unknown".to_owned(), |mib| format!("{mib:.0} MiB"));
-        lines.push(format!(
-            "rank {rank}: computing {:.0}% of its training steps, waiting {:.0}%, {} activations in flight, peak memory {memory}",
-            100.0 * figures.busy_share(),
-            100.0 * figures.wait_share(),
-            figures.peak_in_flight
-        ));
-    }
-    lines.push(format!("waiting for other ranks: {:.1}% of all ranks' time", 100.0 * outcome.wait_share()));
-    lines.push(format!("weights fingerprint {:032x}", outcome.weights_fingerprint));
-    lines.join("\n")
-}
-
-/// None where the entropy is 0, which is that of one byte over and over.
-fn ratio(loss: f64, entropy: f64) -> String {
-    if entropy > 0.0 { format!(", ratio {:.3}", loss / entropy) } else { String::new() }
 }
 
 #[cfg(test)]

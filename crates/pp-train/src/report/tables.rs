@@ -3,14 +3,15 @@
 use std::fmt::Write as _;
 
 use pp_model::{ChunkSpec, catalog};
-use pp_schedule::figures::{BUBBLE_FORMULA, ideal_bubble, peak_in_flight};
+use pp_schedule::figures::{bubble_formula, ideal_bubble};
 use pp_schedule::format::text;
 use pp_schedule::simulate::{Costs, Timeline};
-use pp_schedule::{Order, Rank, ScheduleKind, Stage};
+use pp_schedule::{Rank, Stage};
 
 use crate::config::{TextSource, TrainConfig};
 use crate::data::Text;
 use crate::footprint::saved_bytes;
+use crate::plan::Plan;
 
 /// Width of a drawing, in characters.
 const DRAW_WIDTH: usize = 120;
@@ -34,12 +35,7 @@ fn settings(config: &TrainConfig, text: &Text) -> String {
 
 /// What is trained, and how it is cut.
 fn what_rows(config: &TrainConfig, text: &Text) -> Vec<(&'static str, String)> {
-    let (schedule, model) = (&config.schedule, &config.model);
-    let (pp, vp, m) = (schedule.pp(), schedule.vp(), schedule.microbatches());
-    let mut name = schedule.kind().to_string();
-    if schedule.kind() == ScheduleKind::GPipe {
-        let _ = write!(name, ", backwards {}", schedule.gpipe_backward().name());
-    }
+    let (model, m) = (&config.model, config.plan.microbatches());
     let model = format!(
         "hidden {}, {} layers, {} heads, sequence {}, vocabulary {}, {} head, {} parameters",
         model.hidden(),
@@ -57,7 +53,7 @@ fn what_rows(config: &TrainConfig, text: &Text) -> Vec<(&'static str, String)> {
     };
     let (training, validation) = (text.training().len(), text.validation().len());
     vec![
-        ("schedule", format!("{name}: --pp {pp} --vp {vp} --microbatches {m}")),
+        ("schedule", config.plan.title()),
         ("model", model),
         ("batch", format!("{m} microbatches x {micro} = {global} sequences, {tokens} tokens a step")),
         ("data", format!("{source}: {training} bytes for training, {validation} for validation")),
@@ -74,7 +70,7 @@ fn how_rows(config: &TrainConfig, text: &Text) -> Vec<(&'static str, String)> {
         "AdamW, betas {} and {}, epsilon {:e}, weight decay {}, clipping {clip}",
         adam.beta1, adam.beta2, adam.eps, adam.weight_decay
     );
-    let n_ranks = config.schedule.pp();
+    let n_ranks = config.plan.n_ranks();
     let world = format!("{n_ranks} process{}", if n_ranks == 1 { "" } else { "es" });
     let threads = format!("{} thread{}", config.threads, if config.threads == 1 { "" } else { "s" });
     vec![
@@ -90,7 +86,7 @@ fn how_rows(config: &TrainConfig, text: &Text) -> Vec<(&'static str, String)> {
 }
 
 fn stages(config: &TrainConfig) -> String {
-    let placement = config.schedule.placement();
+    let placement = config.plan.placement();
     let specs = catalog::catalog(&config.model);
     let mut out = "stage -> rank/chunk -> layers\n".to_owned();
     for stage in (0..placement.n_stages()).map(Stage) {
@@ -131,24 +127,33 @@ fn stage_holds(config: &TrainConfig, chunk: &ChunkSpec, index: usize) -> bool {
 }
 
 fn figures(config: &TrainConfig) -> String {
-    let schedule = &config.schedule;
-    let mut out = String::new();
-    let sizes = format!("pp {}, vp {}, m {}", schedule.pp(), schedule.vp(), schedule.microbatches());
-    let _ = match ideal_bubble(schedule) {
-        Some(share) => writeln!(out, "bubble, closed form: {BUBBLE_FORMULA} = {:.2}% ({sizes})", 100.0 * share),
-        None => writeln!(out, "bubble: no closed form for these microbatch groups ({sizes}, --allow-bubbles)"),
-    };
+    let mut out = closed_form(&config.plan);
     out.push_str("peak in-flight activations, in microbatches of one chunk\n");
-    for rank in (0..schedule.pp()).map(Rank) {
-        let peak = peak_in_flight(schedule, rank);
+    for rank in (0..config.plan.n_ranks()).map(Rank) {
+        let peak = config.plan.peak_in_flight(rank);
         let mib = f64::from(peak) * saved_bytes(config.sizes(), rank) / MIB;
         let _ = writeln!(out, "  rank {rank}: {peak:>4}, about {mib:.1} MiB");
     }
     out
 }
 
+/// The bubble by a formula, where there is one.
+fn closed_form(plan: &Plan) -> String {
+    let Plan::Generated(schedule) = plan else {
+        return String::new();
+    };
+    let sizes = format!("pp {}, vp {}, m {}", schedule.pp(), schedule.vp(), schedule.microbatches());
+    match ideal_bubble(schedule) {
+        Some(share) => {
+            let formula = bubble_formula(schedule);
+            format!("bubble, closed form: {formula} = {:.2}% ({sizes})\n", 100.0 * share)
+        }
+        None => format!("bubble: no closed form for so few microbatches or such groups ({sizes})\n"),
+    }
+}
+
 fn drawing(config: &TrainConfig) -> Option<String> {
-    let timeline = Timeline::of_order(&Order::generate(&config.schedule), &Costs::UNIT).ok()?;
+    let timeline = Timeline::of_order(&config.plan.order(), &Costs::UNIT).ok()?;
     let cell = 4;
     let narrow = timeline.makespan() * cell <= MAX_PANELS * DRAW_WIDTH as u64;
     narrow.then(|| {

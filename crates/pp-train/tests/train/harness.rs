@@ -5,15 +5,19 @@ use std::time::Duration;
 use pp_comm::{MemorySpec, memory_fabric};
 use pp_schedule::Rank;
 use pp_train::args::Args;
-use pp_train::{Outcome, OwnPrograms, Report, Text, TrainConfig, prove, train};
+use pp_train::{Invalid, Outcome, OwnPrograms, Report, Text, TrainConfig, prove, train};
 
 /// A model that trains in no time. A dry run, so that `--pp` needs no world.
 pub(crate) const TINY: &str = "--dry-run --mock-data --hidden-size 16 --num-heads 2 --num-layers 8 --seq-length 16 \
                         --micro-batch-size 2 --train-iters 10 --eval-iters 2 --lr 1e-2";
 
 pub(crate) fn config(line: &str) -> TrainConfig {
+    try_config(line).unwrap_or_else(|error| panic!("{line}: {error}"))
+}
+
+pub(crate) fn try_config(line: &str) -> Result<TrainConfig, Invalid> {
     let args = Args::from_words(TINY.split_whitespace().chain(line.split_whitespace())).unwrap();
-    TrainConfig::new(&args).unwrap_or_else(|error| panic!("{line}: {error}"))
+    TrainConfig::new(&args)
 }
 
 /// Trains [`TINY`] with these arguments on top.
@@ -24,11 +28,11 @@ pub(crate) fn run(line: &str) -> Outcome {
 
 /// Trains on a text with a number of kernel threads per rank; all ranks must tell the same.
 pub(crate) fn run_on(config: &TrainConfig, text: &Text, threads: usize) -> Outcome {
-    let certificates = prove(config.schedule()).unwrap();
-    let n_ranks = config.schedule().pp();
+    let certificates = prove(config.plan()).unwrap();
+    let n_ranks = config.plan().n_ranks();
     let spec = MemorySpec {
         n_ranks,
-        channels: OwnPrograms::build(config.schedule(), Rank(0)).channels(),
+        channels: OwnPrograms::build(config.plan(), Rank(0)).channels(),
         capacity: 0,
         deadline: Duration::from_secs(60),
     };
@@ -38,7 +42,7 @@ pub(crate) fn run_on(config: &TrainConfig, text: &Text, threads: usize) -> Outco
             scope.spawn(move || {
                 let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
                 pool.install(|| {
-                    let own = OwnPrograms::build(config.schedule(), builder.rank());
+                    let own = OwnPrograms::build(config.plan(), builder.rank());
                     let programs = own.certify(certificates).unwrap();
                     let mut member = builder.build();
                     let outcome = train(config, text, programs, &mut member, &mut Report::silent()).unwrap();

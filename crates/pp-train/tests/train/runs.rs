@@ -2,7 +2,6 @@
 
 use crate::harness::{bits, config, run, run_on};
 use pp_schedule::Rank;
-use pp_schedule::figures::peak_in_flight;
 use pp_train::Text;
 
 #[test]
@@ -56,9 +55,9 @@ fn an_outcome_has_its_figures() {
 fn memory_is_what_the_closed_form_says() {
     for line in ["--pp 4 --microbatches 8", "--pp 4 --microbatches 16", "--pp 2 --vp 2", "--pp 2 --schedule gpipe"] {
         let line = format!("{line} --train-iters 1");
-        let schedule = *config(&line).schedule();
-        let expected: Vec<usize> =
-            (0..schedule.pp()).map(|rank| peak_in_flight(&schedule, Rank(rank)) as usize).collect();
+        let config = config(&line);
+        let ranks = (0..config.plan().n_ranks()).map(Rank);
+        let expected: Vec<usize> = ranks.map(|rank| config.plan().peak_in_flight(rank) as usize).collect();
         let measured: Vec<usize> = run(&line).ranks.iter().map(|rank| rank.peak_in_flight).collect();
         assert_eq!(measured, expected, "{line}");
     }

@@ -1,0 +1,44 @@
+//! Stages that are slow for what they hold.
+
+use pp_schedule::{LayerPartition, Stage};
+
+use super::{StageTimes, median};
+
+/// A stage is called slow from this many times the median of its peers on: the other stages with as many layers.
+pub const SLOW_FROM: f64 = 1.25;
+
+/// A stage that takes clearly longer than others with as many layers.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SlowStage {
+    /// The stage.
+    pub stage: Stage,
+    /// Milliseconds that a microbatch takes there, forward and backward.
+    pub ms: f64,
+    /// The median of its peers.
+    pub peers_ms: f64,
+    /// How many there are.
+    pub n_peers: usize,
+}
+
+impl SlowStage {
+    /// How many times as long as its peers it takes.
+    pub fn times(&self) -> f64 {
+        self.ms / self.peers_ms
+    }
+}
+
+/// The slow stages, slowest first. Stages without peers, or without layers, are not judged.
+pub(crate) fn slow_stages(stages: &[StageTimes], layers: &LayerPartition) -> Vec<SlowStage> {
+    let counts: Vec<u32> = layers.counts().collect();
+    let judge = |(at, times): (usize, &StageTimes)| {
+        let peers = (0..stages.len()).filter(|&peer| peer != at && counts[peer] == counts[at]);
+        let peers: Vec<f64> = peers.map(|peer| stages[peer].microbatch_ms()).collect();
+        let (n_peers, ms) = (peers.len(), times.microbatch_ms());
+        let peers_ms = median(peers);
+        let slow = SlowStage { stage: Stage(times.stage), ms, peers_ms, n_peers };
+        (counts[at] > 0 && peers_ms > 0.0 && slow.times() >= SLOW_FROM).then_some(slow)
+    };
+    let mut slow: Vec<SlowStage> = stages.iter().enumerate().filter_map(judge).collect();
+    slow.sort_by(|one, other| other.times().total_cmp(&one.times()));
+    slow
+}
