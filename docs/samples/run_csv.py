@@ -22,7 +22,8 @@ def main(path: str) -> None:
     rank = dist.get_rank()
 
     # Which stages this rank computes, and how many stages and microbatches there are: from the forwards in the file.
-    rows = [[tuple(map(int, f)) for f in re.findall(r"(\d+)F(\d+)", line)] for line in open(path)]
+    lines = open(path).read().splitlines()
+    rows = [[tuple(map(int, forward)) for forward in re.findall(r"(\d+)F(\d+)", line)] for line in lines]
     assert len(rows) == dist.get_world_size(), f"{path} has {len(rows)} ranks: use --nproc-per-node {len(rows)}"
     n_stages = 1 + max(stage for row in rows for stage, _ in row)
     n_microbatches = 1 + max(microbatch for row in rows for _, microbatch in row)
@@ -34,11 +35,11 @@ def main(path: str) -> None:
     inputs, targets = torch.randn(2, n_microbatches * ROWS_PER_MICROBATCH, WIDTH)
     loss = torch.nn.functional.mse_loss
 
-    # With the pipeline: torch adds the transfers to the computations in the file.
+    # With the pipeline. A file of computations gets transfers and marks from torch; one with transfers runs as it stands.
     parts = {stage: copy.deepcopy(model[stage]) for stage in mine}
     stages = [PipelineStage(part, stage, n_stages, torch.device("cpu")) for stage, part in parts.items()]
     schedule = _PipelineScheduleRuntime(stages, n_microbatches, loss_fn=loss, scale_grads=False)
-    schedule._load_csv(path)
+    schedule._load_csv(path, format="compute_comms" if "SEND_" in "".join(lines) else "compute_only")
     arguments = (inputs,) if 0 in mine else ()
     schedule.step(*arguments, target=targets if n_stages - 1 in mine else None)
 

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use pp_schedule::format::any::{Format, read, write};
+use pp_schedule::format::csv::Grid;
 use serde_json::Value;
 use xtask::golden::read_lines;
 
@@ -36,4 +37,23 @@ fn survives(csv: &str, forwards: bool) {
         write(&read, to)
     });
     assert_eq!(last, csv);
+}
+
+/// Transfers and marks stand where torch put them, cell for cell.
+#[test]
+fn computations_are_lowered_as_torch_lowers_them() {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/torch_orders.jsonl.gz");
+    let (mut n_compared, mut seen) = (0, BTreeSet::new());
+    for line in read_lines(&file).expect("readable").lines() {
+        let recorded: Value = serde_json::from_str(line).expect("JSON");
+        let deferred = recorded["defer_pp_recv"] == true;
+        let (Some(comms), false) = (recorded["comms"].as_array(), deferred) else { continue };
+        let comms: String = comms.iter().map(|row| format!("{}\r\n", row.as_str().expect("a row"))).collect();
+        let order = Grid::parse(&comms).expect("a grid").compute_only().to_order().expect("an order");
+        let lowered = Grid::lowered_as_torch(&order).expect("no circle");
+        assert_eq!(lowered.to_csv(), comms, "{}", recorded["schedule"]);
+        n_compared += 1;
+        seen.insert(recorded["schedule"].to_string());
+    }
+    assert_eq!((n_compared, seen.len()), (226, 5), "{seen:?}");
 }

@@ -78,6 +78,35 @@ fn a_schedule_by_flags() {
     assert!(json.contains("\"name\": \"gpipe\"") && json.contains("\"placement\": \"loop\""), "{json}");
 }
 
+/// What is added is proved, also where all that goes between two ranks stands in one queue.
+#[test]
+fn transfers_are_added_as_torch_does() {
+    let folder = Folder::new("lowered");
+    let file = folder.path("a.csv");
+    for words in [
+        "--pp 2 -m 3",
+        "--pp 4 --vp 2 -m 8",
+        "--pp 3 --schedule gpipe -m 4",
+        "--pp 1 --vp 2 -m 2",
+        "--pp 2 --forward-only",
+    ] {
+        let convert = ["convert", "--with-communication", "-o", &file].into_iter().chain(words.split(' '));
+        assert_eq!(call(&convert.collect::<Vec<_>>()), Ok(String::new()));
+        for queues in ["as-stated", "one-per-pair"] {
+            let proved = call(&["verify", &file, "--queues", queues]).expect(words);
+            assert!(proved.contains("marks (UNSHARD, RESHARD, REDUCE_GRAD) are left out"), "{words}: {proved}");
+        }
+        // Adding them anew changes nothing.
+        let text = std::fs::read_to_string(&file).expect("there");
+        assert_eq!(call(&["convert", &file, "--with-communication", "--to", "csv"]), Ok(text));
+    }
+    let circle = folder.file("circle.csv", "0F0,0B0,0F1,0B1\n1F1,1B1,1F0,1B0\n");
+    let (code, message) = call(&["convert", &circle, "--with-communication", "--to", "csv"]).expect_err("a circle");
+    assert!(code == 1 && message.contains("rank 0 never gets what 0B0 needs"), "{message}");
+    let (code, message) = call(&["convert", "--pp", "2", "--with-communication", "--compute-only"]).expect_err("both");
+    assert!(code == 2 && message.contains("cannot be used with"), "{message}");
+}
+
 #[test]
 fn a_file_is_written_whole_or_not_at_all() {
     let folder = Folder::new("whole");

@@ -10,6 +10,7 @@ use super::CommandError;
 use super::output::write_file;
 use super::source::SourceArgs;
 use crate::format::any::{self, Format};
+use crate::format::grid::Grid;
 
 /// Arguments of `convert`.
 #[derive(Clone, Debug, Args)]
@@ -17,7 +18,8 @@ use crate::format::any::{self, Format};
 Examples:
   pp-schedule convert --pp 4 --vp 2 --microbatches 8 --output schedule.csv
   pp-schedule convert schedule.csv --to json
-  pp-schedule convert - --from csv --to events --compute-only")]
+  pp-schedule convert - --from csv --to events --compute-only
+  pp-schedule convert --schedule gpipe --pp 2 --with-communication --to csv | pp-schedule verify - --queues one-per-pair")]
 pub struct ConvertArgs {
     #[command(flatten)]
     source: SourceArgs,
@@ -30,6 +32,10 @@ pub struct ConvertArgs {
     /// Leave out idle steps, marks and transfers
     #[arg(long)]
     compute_only: bool,
+    /// Place transfers and marks (UNSHARD, REDUCE_GRAD) as torch 2.13 does when it loads the computations, instead of those there
+    /// are
+    #[arg(long, conflicts_with = "compute_only")]
+    with_communication: bool,
     /// Write to a file, whole or not at all; `-` for standard output
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -59,6 +65,11 @@ pub(super) fn run(args: &ConvertArgs, out: &mut dyn Write) -> Result<(), Command
     let mut document = args.source.document(args.from)?;
     if args.compute_only {
         document.grid = document.grid.compute_only();
+    }
+    if args.with_communication {
+        let computations = document.grid.compute_only();
+        let order = computations.to_order().map_err(|error| super::verify::no_order(&computations, error))?;
+        document.grid = Grid::lowered_as_torch(&order).map_err(|error| CommandError::Refuted(error.to_string()))?;
     }
     let text = any::write(&document, format);
     match file {

@@ -26,11 +26,13 @@
 //! );
 //! ```
 
+mod lowered;
 mod parse;
 mod write;
 
 pub use super::grid::{
     Cell, Expected, Grid, GridError, GridProgram, MAX_CELLS, MarkKind, ProgramError, Token, TokenError, TransferKind,
 };
+pub use lowered::Circular;
 pub use parse::{CsvError, CsvErrorKind};
 pub use write::write_row;

@@ -25,7 +25,7 @@
 //! assert_eq!(
 //!     error.to_string(),
 //!     "actions[1][4]: `1C1`: expected one of F, B, I, W, SEND_F, RECV_F, SEND_B, RECV_B, UNSHARD, RESHARD, REDUCE_GRAD \
-//!      after `1`, but found `C` at line 2 column 98"
+//!      after `1`, but found `C` at line 2 column 96"
 //! );
 //! ```
 
