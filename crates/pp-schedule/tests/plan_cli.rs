@@ -37,11 +37,16 @@ fn a_plan_ranks_explains_and_draws() {
         "--schedule none runs on one rank, but --pp is 4",
         "cargo xtask launch --schedule interleaved --pp 4 --vp 4 --microbatches 8 --group-size 4 --num-layers 16",
         "pp-schedule show --schedule interleaved --pp 4 --vp 4 --microbatches 8 --group-size 4",
-        "rank 3 .    .    .    3F0",
+        "rank 3 ",
     ] {
         assert!(text.contains(part), "{part}\n{text}");
     }
-    assert!(text.lines().skip_while(|line| !line.starts_with("in units")).all(|line| line.len() <= 100));
+    let drawing = text.lines().skip_while(|line| !line.starts_with("time"));
+    assert!(drawing.clone().count() > 4 && drawing.clone().all(|line| line.chars().count() <= 100), "{text}");
+    let (_, svg, _) = plan(&format!("{LAYERS} --memory 20GB --format svg"));
+    assert!(svg.starts_with("<svg") && svg.contains("interleaved over 4 ranks with 4 chunks each"), "{svg}");
+    let (_, played, _) = plan(&format!("{LAYERS} --play 3"));
+    assert!(played.contains("the first 3 played out as programs"), "{played}");
 }
 
 /// The flags that are printed make the schedule that was ranked.
@@ -123,6 +128,46 @@ fn bad_requests_name_the_rule() {
             assert!(error.contains(part), "{flags}: {part}\n{error}");
         }
     }
+}
+
+/// A file that is gone when the test is over.
+struct Scratch(std::path::PathBuf);
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+/// A step of known costs, drawn as a trace, gives those costs back.
+#[test]
+fn a_trace_gives_its_costs() {
+    let words =
+        "pp-schedule simulate --schedule 1f1b --pp 4 -m 6 -F 4,3,3,5 -I 4,3,3,6 -W 3,3,3,4 --unit ms --format chrome";
+    let cli = Cli::try_parse_from(words.split_whitespace()).expect("flags of simulate");
+    let mut out = Vec::new();
+    run(&cli.command, &mut out).expect("simulated");
+    let scratch = Scratch(std::env::temp_dir().join(format!("pp-schedule-plan-{}.json", std::process::id())));
+    std::fs::write(&scratch.0, &out).expect("writable");
+    let file = scratch.0.to_str().expect("a plain path");
+    let (code, text, error) = plan(&format!("--pp 2 -m 8 --num-layers 12 --costs-from {file} --schedules 1f1b"));
+    assert_eq!(code, 0, "{error}");
+    for part in [
+        "input and weight gradient are taken to cost half of a full backward each",
+        "layer           1.000 ms  1.000 ms  1.000 ms",
+        "embedding       1.000 ms",
+        "head            2.000 ms",
+    ] {
+        assert!(text.contains(part), "{part}\n{text}");
+    }
+    let (code, _, error) = plan(&format!("--pp 2 -m 8 --num-layers 10 --costs-from {file}"));
+    assert!(code == 2 && error.contains("give --measured-split"), "{error}");
+    let split = format!("--pp 2 -m 8 --num-layers 10 --costs-from {file} --measured-split 2,3,3,2");
+    assert_eq!(plan(&split).0, 0);
+    let (code, _, error) = plan(&split.replace("2,3,3,2", "5,5"));
+    assert!(code == 2 && error.contains("its 4 stages") && error.contains("2 counts"), "{error}");
+    let (code, _, error) = plan("--pp 2 -m 8 --num-layers 12 --costs-from /nowhere.json");
+    assert!(code == 2 && error.contains("/nowhere.json"), "{error}");
 }
 
 /// A shape estimates everything; what is typed stands in for the estimate.

@@ -48,6 +48,10 @@ pub(super) fn least_step(config: &ScheduleConfig, stages: &Stages, machine: &Mac
 const fn backwards_are_whole(kind: ScheduleKind) -> bool {
     matches!(
         kind,
-        ScheduleKind::NoPipelining | ScheduleKind::GPipe | ScheduleKind::OneFOneB | ScheduleKind::Interleaved
+        ScheduleKind::NoPipelining
+            | ScheduleKind::GPipe
+            | ScheduleKind::OneFOneB
+            | ScheduleKind::Interleaved
+            | ScheduleKind::LoopedBfs
     )
 }

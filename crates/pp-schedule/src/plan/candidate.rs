@@ -1,6 +1,6 @@
 //! What is tried: every schedule, number of chunks, group size and way to recompute that the rules admit.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use super::bound::least_step;
@@ -113,16 +113,15 @@ fn of_way(request: &Request, way: &Way, m: u32, cuts: &mut Cuts, made: &mut Cand
     // On one rank chunks change nothing.
     let most = if way.pp == 1 { 1 } else { (n_layers as u32 / way.pp.max(1)).max(1) };
     let vps = request.vps.clone().unwrap_or_else(|| (1..=most).collect());
+    let mut seen = HashSet::new();
     for vp in vps {
         for (kind_at, &kind) in request.kinds.iter().enumerate() {
-            let again = kind == ScheduleKind::Interleaved && vp == 1 && way.pp > 1;
-            if again && request.kinds.contains(&ScheduleKind::OneFOneB) {
-                // Interleaved over one chunk is 1F1B, in groups or not.
+            if vp == 1 && same_over_one_chunk(kind).is_some_and(|other| request.kinds.contains(&other)) {
                 continue;
             }
             let spec = ScheduleSpec { schedule: Some(kind), ..ScheduleSpec::new(way.pp, vp, m) };
             let specs = with_groups(&spec, request.groups, &mut made.sampled);
-            for (spec, config) in specs {
+            for (mut spec, config) in specs {
                 let config = match config {
                     Ok(config) => config,
                     Err(error) => {
@@ -131,11 +130,25 @@ fn of_way(request: &Request, way: &Way, m: u32, cuts: &mut Cuts, made: &mut Cand
                         continue;
                     }
                 };
-                add(request, way, (spec, config, kind_at), cuts, made)?;
+                // Where a schedule has its own number of chunks, that is found for two: its own and one.
+                spec.vp = config.vp();
+                if seen.insert(config) {
+                    add(request, way, (spec, config, kind_at), cuts, made)?;
+                }
             }
         }
     }
     Ok(())
+}
+
+/// The schedule for one chunk whose order this one has when there is one.
+const fn same_over_one_chunk(kind: ScheduleKind) -> Option<ScheduleKind> {
+    match kind {
+        ScheduleKind::LoopedBfs => Some(ScheduleKind::GPipe),
+        ScheduleKind::InterleavedZb => Some(ScheduleKind::ZbH1),
+        // Interleaved over one chunk fills its pipeline with twice as many microbatches as 1F1B.
+        _ => None,
+    }
 }
 
 /// A candidate per way to recompute.
@@ -193,4 +206,24 @@ fn with_groups(spec: &ScheduleSpec, sizes: GroupSizes, sampled: &mut Option<(usi
         *sampled = Some((valid.len(), tried.len()));
     }
     tried.into_iter().map(grouped).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::order::Order;
+
+    #[test]
+    fn what_is_left_out_is_the_same() {
+        for kind in ScheduleKind::ALL {
+            let Some(other) = same_over_one_chunk(kind) else { continue };
+            for (pp, m) in [(1, 1), (2, 1), (2, 5), (3, 3), (4, 9), (5, 7)] {
+                let order = |kind| {
+                    let spec = ScheduleSpec { schedule: Some(kind), ..ScheduleSpec::new(pp, 1, m) };
+                    Order::generate(&ScheduleConfig::new(&spec).expect("a schedule"))
+                };
+                assert_eq!(order(kind).rows(), order(other).rows(), "{kind} {other} pp {pp} m {m}");
+            }
+        }
+    }
 }

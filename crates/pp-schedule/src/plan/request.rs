@@ -115,6 +115,9 @@ pub struct Request {
     pub recompute: Vec<Recompute>,
     /// How many of the best families have to be exact. What cannot be among them need not be simulated.
     pub top: usize,
+    /// How many of the best are played out as programs, where messages stand in queues, and ranked by that; they stay
+    /// before the others.
+    pub play: usize,
 }
 
 impl Request {
@@ -129,6 +132,7 @@ impl Request {
             groups: GroupSizes::Sample(16),
             recompute: Recompute::ALL.to_vec(),
             top: 10,
+            play: 0,
         }
     }
 

@@ -8,8 +8,10 @@ use super::model::Recompute;
 use super::request::{PlanError, Request};
 use crate::config::ScheduleKind;
 use crate::ids::{Rank, Stage};
+use crate::lower::lanes;
 use crate::order::Order;
-use crate::simulate::{Costs, Report, Stuck, Timeline};
+use crate::simulate::{Costs, Report, Sends, Stuck, Timeline};
+use crate::verify::verify;
 
 /// So many candidates are looked at before what was learnt from them is used on the others. The same on every machine,
 /// so that every machine simulates the same ones.
@@ -30,6 +32,8 @@ pub struct Choice {
     pub bubble: f64,
     /// Of the fullest rank.
     pub memory: RankMemory,
+    /// Whether the times are those of its program, message queues included, rather than of its order.
+    pub played: bool,
 }
 
 /// A candidate that does not fit.
@@ -100,7 +104,8 @@ impl Candidate {
 /// Ranks everything that can be tried by predicted step time.
 ///
 /// A step lasts until the last rank is done with its computations and, over replicas, with adding up its gradients. Times
-/// are those of [`Timeline::of_order`]. Of candidates that are equally fast the one that takes less memory comes first,
+/// are those of [`Timeline::of_order`], but for the [`Request::play`] best: these are ranked anew by their programs under
+/// the `lanes` policy ([`Timeline::of_program`]). Of candidates that are equally fast the one that takes less memory comes first,
 /// then the one that computes less again, has fewer chunks, and smaller groups. The result depends on the request alone,
 /// not on how many threads take part (feature `rayon`).
 ///
@@ -215,6 +220,7 @@ fn look_at(request: &Request, candidate: &Candidate) -> Outcome {
                 .unwrap_or(0),
             bubble: timeline.bubble(),
             memory,
+            played: false,
         })),
     }
 }
@@ -222,18 +228,46 @@ fn look_at(request: &Request, candidate: &Candidate) -> Outcome {
 /// Ticks of a step, and the timeline they come from.
 fn simulated(request: &Request, candidate: &Candidate, order: &Order) -> Option<(u64, Timeline)> {
     let timeline = Timeline::of_order(order, &candidate.stages.costs()).ok()?;
+    Some((step_of(request, candidate, &timeline), timeline))
+}
+
+/// Until the last rank is done, adding up gradients over replicas included.
+fn step_of(request: &Request, candidate: &Candidate, timeline: &Timeline) -> u64 {
     let placement = candidate.config.placement();
     let ends = (0..).map(Rank).zip(timeline.rows()).map(|(rank, row)| {
         let gradient = |stage: Stage| candidate.stages.loads[stage.idx()].weights.gradient;
         let gradients = placement.stages_of(rank).map(gradient).sum();
         row.last().map_or(0, |span| span.end) + request.machine.reduce(gradients, candidate.n_replicas)
     });
-    Some((ends.max().unwrap_or(0), timeline))
+    ends.max().unwrap_or(0)
+}
+
+/// Plays the first of those that fit out as programs, and puts them into the order of what they take then.
+fn play(request: &Request, fits: &mut [Choice], parallel: bool) {
+    let n = request.play.min(fits.len());
+    let (first, _) = fits.split_at_mut(n);
+    let timelines = each(first, parallel, |choice| {
+        let program = verify(lanes::lower(&choice.candidate.config)).ok()?;
+        Timeline::of_program(program.program(), &choice.candidate.stages.costs(), Sends::Eager).ok()
+    });
+    for (choice, timeline) in first.iter_mut().zip(timelines) {
+        // A generated order's program is proved and runs; what did not would keep its times.
+        let Some(timeline) = timeline else { continue };
+        choice.step = step_of(request, &choice.candidate, &timeline);
+        (choice.makespan, choice.bubble, choice.played) = (timeline.makespan(), timeline.bubble(), true);
+    }
+    first.sort_by_key(rank_of);
+}
+
+/// Best first.
+fn rank_of(choice: &Choice) -> (u64, u64, (Recompute, u32, u32, usize, u32)) {
+    (choice.step, choice.memory.total(), turn(&choice.candidate))
 }
 
 /// Sorts what was found, keeps one of each family that lost, and simulates those that the winner has to be compared with.
 fn finish(request: &Request, found: &mut Plan, skipped: Vec<Candidate>, parallel: bool) {
-    found.fits.sort_by_key(|choice| (choice.step, choice.memory.total(), turn(&choice.candidate)));
+    found.fits.sort_by_key(rank_of);
+    play(request, &mut found.fits, parallel);
     (found.n_misfits, found.n_bounded) = (found.misfits.len(), skipped.len());
     let fitting: HashSet<Family> = found.fits.iter().map(|choice| choice.candidate.family()).collect();
     let winner = found.fits.first().map(|choice| choice.step);

@@ -21,7 +21,11 @@ fn all(request: &Request, way: &Way) -> Vec<Plain> {
     let mut found = Vec::new();
     for kind in ScheduleKind::ALL {
         for vp in 1..=if way.pp == 1 { 1 } else { n_layers / way.pp } {
-            if kind == ScheduleKind::Interleaved && vp == 1 {
+            // The same orders as gpipe and zb-h1; and two chunks are what a V has.
+            if vp == 1 && matches!(kind, ScheduleKind::LoopedBfs | ScheduleKind::InterleavedZb) {
+                continue;
+            }
+            if vp == 2 && way.pp > 1 && matches!(kind, ScheduleKind::ZbV | ScheduleKind::DualPipeV) {
                 continue;
             }
             let plain = ScheduleSpec { schedule: Some(kind), ..ScheduleSpec::new(way.pp, vp, m) };
@@ -37,6 +41,7 @@ fn all(request: &Request, way: &Way) -> Vec<Plain> {
             }
             for spec in specs {
                 let Ok(config) = ScheduleConfig::new(&spec) else { continue };
+                let spec = ScheduleSpec { vp: config.vp(), ..spec };
                 for recompute in Recompute::ALL {
                     let placement = config.placement();
                     let Ok(stages) = Stages::balanced(&request.model, recompute, placement, &request.machine) else {
@@ -99,7 +104,7 @@ fn the_winner_is_the_fastest_of_all() {
         // With every limit that makes a difference.
         let mut limits: Vec<u64> = found.fits.iter().map(|choice| choice.memory.total()).collect();
         limits.sort_unstable();
-        for limit in limits.into_iter().step_by(5) {
+        for limit in limits.into_iter().step_by(9) {
             let mut limited = request.clone();
             limited.machine.memory = Some(limit);
             let fitting = found.fits.iter().filter(|choice| choice.memory.total() <= limit);
@@ -201,4 +206,24 @@ fn pictures_are_of_what_was_ranked() {
     assert_eq!(picture.timeline.makespan(), found.fits[0].makespan);
     let saved: Vec<u64> = winner.memory(request.model.message).iter().map(|memory| memory.saved).collect();
     assert_eq!(saved, picture.report.ranks.iter().map(|rank| rank.peak_bytes).collect::<Vec<_>>());
+}
+
+/// Played out as programs, candidates take no less time, and are ranked by it.
+#[test]
+fn the_best_are_played_out() {
+    let machine = Machine { latency: 40, bandwidth: Some("0.1GB/s".parse().unwrap()), ..Machine::default() };
+    let request = everything(uneven(12), vec![Way::new(3, 1, Batch::Microbatches(9))], machine);
+    let by_order = plan(&request).unwrap();
+    let played = plan(&Request { play: 8, ..request.clone() }).unwrap();
+    assert_eq!(played.fits.iter().filter(|choice| choice.played).count(), 8);
+    let (first, rest) = played.fits.split_at(8);
+    assert!(first.is_sorted_by_key(|choice| choice.step));
+    assert_eq!(rest, &by_order.fits[8..]);
+    let mut longer = 0;
+    for choice in first {
+        let before = by_order.fits.iter().find(|other| other.candidate == choice.candidate).unwrap();
+        assert!(choice.step >= before.step);
+        longer += usize::from(choice.step > before.step);
+    }
+    assert!(longer > 0);
 }

@@ -47,6 +47,7 @@ fn choice(choice: &Choice) -> Value {
     value["makespan"] = choice.makespan.into();
     value["busiest_rank_computes"] = choice.busiest.into();
     value["bubble"] = choice.bubble.into();
+    value["played"] = choice.played.into();
     value["memory"] = memory(choice.memory);
     value
 }

@@ -4,6 +4,7 @@ mod args;
 mod flags;
 mod json;
 mod layout;
+mod model;
 mod text;
 mod winner;
 
@@ -11,10 +12,13 @@ use std::io::Write;
 
 use clap::Args;
 
+use args::Asked;
+
 use super::costs::Priced;
 use super::output::{Format, OutputArgs, Subject, Texts};
 use super::source::Source;
 use super::{CommandError, figures};
+use crate::format::text::Style;
 use crate::plan::{Choice, Picture, TICKS_PER_SECOND, plan};
 use crate::simulate::Scale;
 
@@ -37,9 +41,12 @@ pub(super) fn run(args: &PlanArgs, out: &mut dyn Write) -> Result<(), CommandErr
     let found = plan(&asked.request)?;
     let output = &args.output;
     match (output.format, found.fits.first()) {
-        (Format::Text, _) => output.put(&text::plan(&asked, &found, args.top, output.width())?, out)?,
+        (Format::Text, _) => {
+            let style = Style { width: output.width(), colour: output.may_colour(), scale: Some(&milliseconds()) };
+            output.put(&text::plan(&asked, &found, args.top, style)?, out)?;
+        }
         (Format::Json, _) => output.put(&format!("{:#}\n", json::plan(&asked, &found, args.top)), out)?,
-        (_, Some(winner)) => draw(winner, output, out)?,
+        (_, Some(winner)) => draw(&asked, winner, output, out)?,
         (_, None) => {}
     }
     match found.fits.first() {
@@ -48,15 +55,19 @@ pub(super) fn run(args: &PlanArgs, out: &mut dyn Write) -> Result<(), CommandErr
     }
 }
 
+fn milliseconds() -> Scale {
+    Scale { ticks_per_unit: TICKS_PER_SECOND / 1e3, unit: "ms".to_owned() }
+}
+
 /// The winner in any other form, as `simulate` has it.
-fn draw(winner: &Choice, output: &OutputArgs, out: &mut dyn Write) -> Result<(), CommandError> {
+fn draw(asked: &Asked, winner: &Choice, output: &OutputArgs, out: &mut dyn Write) -> Result<(), CommandError> {
     let stages = &winner.candidate.stages;
     let Picture { order, costs, timeline, report } = winner.candidate.picture()?;
     let priced = Priced {
         costs,
-        scale: Scale { ticks_per_unit: TICKS_PER_SECOND / 1e3, unit: "ms".to_owned() },
+        scale: milliseconds(),
         bytes: stages.loads.iter().map(|load| load.bytes).collect(),
-        assumed: Vec::new(),
+        assumed: asked.assumed.clone(),
     };
     let source = Source::Generated(winner.candidate.config, order);
     let clock = "dependencies only: any number of messages under way, side by side".to_owned();

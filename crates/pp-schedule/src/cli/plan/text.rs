@@ -6,15 +6,15 @@ use super::super::CommandError;
 use super::args::Asked;
 use super::layout::{name, table};
 use super::winner;
+use crate::format::text::Style;
 use crate::layout::LayoutError;
 use crate::plan::{
-    Bytes, Candidate, Choice, Family, GptRun, GptShape, Misfit, Model, Part, Plan, Recompute, Refused, Request, Rule,
-    Time,
+    Bytes, Candidate, Choice, Family, GptShape, Misfit, Model, Part, Plan, Recompute, Refused, Request, Rule, Time,
 };
 use crate::simulate::Link;
 
-/// The whole of it, the winner's drawing in lines of `width` characters.
-pub(super) fn plan(asked: &Asked, found: &Plan, top: usize, width: usize) -> Result<String, CommandError> {
+/// The whole of it, the winner's drawing in a style.
+pub(super) fn plan(asked: &Asked, found: &Plan, top: usize, style: Style<'_>) -> Result<String, CommandError> {
     let mut text = head(asked, found);
     if let Some(winner) = found.fits.first() {
         text += "\nranked by predicted time of a step\n";
@@ -24,7 +24,7 @@ pub(super) fn plan(asked: &Asked, found: &Plan, top: usize, width: usize) -> Res
     text += &others(found, top);
     text += &rules(&found.refused);
     if let Some(winner) = found.fits.first() {
-        text += &winner::describe(asked, winner, width)?;
+        text += &winner::describe(asked, winner, style)?;
     }
     Ok(text)
 }
@@ -35,8 +35,8 @@ fn head(asked: &Asked, found: &Plan) -> String {
     let memory = request.machine.memory.map_or_else(|| "no limit".to_owned(), |bytes| Bytes(bytes).to_string());
     let n_layers = request.model.layers.len();
     let mut text = format!("{n_layers} layers over {} pipeline ranks, memory per rank: {memory}\n", ranks.join(", "));
-    if let (Some(shape), Some(run)) = (&asked.shape, &asked.run) {
-        text += &estimated(shape, run);
+    if let Some(shape) = &asked.shape {
+        text += &estimated(shape, asked.teraflops);
     }
     for assumed in &asked.assumed {
         text += &format!("{assumed}\n");
@@ -58,11 +58,11 @@ fn head(asked: &Asked, found: &Plan) -> String {
     text
 }
 
-fn estimated(shape: &GptShape, run: &GptRun) -> String {
+fn estimated(shape: &GptShape, teraflops: Option<f64>) -> String {
     let parameters = shape.parameters() as f64;
     let (value, unit) = if parameters >= 1e9 { (parameters / 1e9, "billion") } else { (parameters / 1e6, "million") };
-    let speed = run.teraflops;
-    format!("estimated for a GPT of {value:.2} {unit} parameters at {speed} TFLOP/s per device\n")
+    let speed = teraflops.map_or_else(String::new, |speed| format!(" at {speed} TFLOP/s per device"));
+    format!("estimated for a GPT of {value:.2} {unit} parameters{speed}\n")
 }
 
 fn costs(model: &Model) -> String {
@@ -100,7 +100,14 @@ fn ranking(found: &Plan, winner: &Choice, top: usize) -> String {
         row
     };
     let rows: Vec<_> = best.enumerate().map(row).collect();
-    table(&["#", "schedule", "pp", "vp", "group", "recompute", "step", "bubble", "memory", "why not"], &rows)
+    let n_played = found.fits.iter().filter(|choice| choice.played).count();
+    let note = match n_played {
+        0 => String::new(),
+        n => {
+            format!("  the first {n} played out as programs, by the lanes policy; ranked by that, before the others\n")
+        }
+    };
+    note + &table(&["#", "schedule", "pp", "vp", "group", "recompute", "step", "bubble", "memory", "why not"], &rows)
 }
 
 fn columns(candidate: &Candidate) -> Vec<String> {

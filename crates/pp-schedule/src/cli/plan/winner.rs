@@ -4,34 +4,28 @@ use super::super::CommandError;
 use super::args::Asked;
 use super::flags;
 use super::layout::{name, table};
-use crate::format::text as drawing;
-use crate::order::Order;
-use crate::plan::{Bytes, Choice, Time};
-use crate::simulate::{Costs, Link, StageCosts, Timeline};
-
-/// The most cells, ranks times units of time, that are drawn.
-const MAX_DRAWN_CELLS: u64 = 4000;
+use crate::format::text::{self, Style};
+use crate::plan::{Bytes, Candidate, Choice, Picture, Time};
 
 /// All that is said of it.
-pub(super) fn describe(asked: &Asked, winner: &Choice, width: usize) -> Result<String, CommandError> {
+pub(super) fn describe(asked: &Asked, winner: &Choice, style: Style<'_>) -> Result<String, CommandError> {
     let candidate = &winner.candidate;
-    let mut text = format!("\nthe winner: {}\n", name(candidate));
-    text += &format!("  cargo xtask launch {}\n", flags::trainer(asked, candidate));
-    text += &format!("  pp-schedule show {}\n", flags::schedule(candidate));
+    let mut said = format!("\nthe winner: {}\n", name(candidate));
+    said += &format!("  cargo xtask launch {}\n", flags::trainer(asked, candidate));
+    said += &format!("  pp-schedule show {}\n", flags::schedule(candidate));
     for note in flags::notes(candidate) {
-        text += &format!("  ({note})\n");
+        said += &format!("  ({note})\n");
     }
-    text += &format!("\n{}\n{}", by_rank(asked, winner)?, draw(winner, width)?);
-    Ok(text)
+    let picture = candidate.picture()?;
+    said += &format!("\n{}\n{}", by_rank(asked, candidate, &picture), text::draw_with(&picture.timeline, style));
+    Ok(said)
 }
 
 /// What each rank does and holds.
-fn by_rank(asked: &Asked, winner: &Choice) -> Result<String, CommandError> {
-    let candidate = &winner.candidate;
-    let report = candidate.picture()?.report;
+fn by_rank(asked: &Asked, candidate: &Candidate, picture: &Picture) -> String {
     let memory = candidate.memory(asked.request.model.message);
     let placement = candidate.config.placement();
-    let rows = report.ranks.iter().zip(&memory).map(|(rank, memory)| {
+    let rows = picture.report.ranks.iter().zip(&memory).map(|(rank, memory)| {
         let layers = placement.stages_of(rank.rank).map(|stage| {
             let range = candidate.stages.layers.range(stage);
             if range.len() == 1 { range.start.to_string() } else { format!("{}-{}", range.start, range.end - 1) }
@@ -43,27 +37,5 @@ fn by_rank(asked: &Asked, winner: &Choice) -> Result<String, CommandError> {
     });
     let rows: Vec<_> = rows.collect();
     let head = ["rank", "computes", "waits", "idle at the ends", "weights", "activations", "memory", "layers"];
-    Ok(table(&head, &rows))
-}
-
-/// The drawing, in units of the cheapest forward: times are rounded to it, and what is drawn is simulated again.
-fn draw(winner: &Choice, width: usize) -> Result<String, CommandError> {
-    let stages = &winner.candidate.stages;
-    let unit = stages.loads.iter().map(|load| load.costs.forward).filter(|ticks| *ticks > 0).min().unwrap_or(1);
-    let units = |ticks: u64| (ticks + unit / 2) / unit;
-    let at_least_one = |ticks: u64| units(ticks).max(1);
-    let rounded = stages.loads.iter().map(|load| StageCosts {
-        forward: at_least_one(load.costs.forward),
-        backward: at_least_one(load.costs.backward),
-        backward_input: at_least_one(load.costs.backward_input),
-        backward_weight: at_least_one(load.costs.backward_weight),
-    });
-    let link = Link { latency: units(stages.link.delay()), transfer: 0 };
-    let costs = Costs::per_stage(rounded.collect()).with_link(link);
-    let timeline = Timeline::of_order(&Order::generate(&winner.candidate.config), &costs)?;
-    let cells = timeline.makespan() * timeline.rows().len() as u64;
-    if cells > MAX_DRAWN_CELLS {
-        return Ok(format!("not drawn: {cells} cells, of which at most {MAX_DRAWN_CELLS} are; try --format svg\n"));
-    }
-    Ok(format!("in units of {}, rounded\n\n{}", Time(unit), drawing::draw(&timeline, width)))
+    table(&head, &rows)
 }
