@@ -68,7 +68,7 @@ pub(super) fn run(args: &ConvertArgs, out: &mut dyn Write) -> Result<(), Command
     }
     if args.with_communication {
         let computations = document.grid.compute_only();
-        let order = computations.to_order().map_err(|error| super::verify::no_order(&computations, error))?;
+        let order = computations.to_order().map_err(|error| crate::import::no_order(&computations, error))?;
         document.grid = Grid::lowered_as_torch(&order).map_err(|error| CommandError::Refuted(error.to_string()))?;
     }
     let text = any::write(&document, format);
