@@ -53,6 +53,14 @@ pub enum ChromeError {
         /// When it does.
         start: u64,
     },
+    /// A step so long that the times of all ranks together are no number.
+    #[error("step {step} takes {length} ns, which is too long to be counted: `ts` and `dur` are microseconds")]
+    TooLong {
+        /// The step.
+        step: u32,
+        /// From its start to the end of its last computation, in nanoseconds.
+        length: u64,
+    },
     /// A step that is not in the trace.
     #[error("the trace has no step {step}; it has {}", several(known))]
     NoSuchStep {

@@ -65,14 +65,21 @@ fn steps(header: &Header, mut computes: Vec<Compute>) -> Result<Vec<RecordedStep
             return Err(ChromeError::Overlap { step, rank, first: first.work, end, second: second.work, start });
         }
     }
-    let step = |computes: &[Compute]| {
-        let number = computes[0].step;
-        let earliest = computes.iter().map(|compute| compute.start).min().unwrap_or(0);
-        let named = header.steps.iter().find(|(named, _)| *named == number).map(|(_, start)| *start);
-        let spans =
-            computes.iter().map(|&Compute { rank, work, start, end, .. }| RecordedSpan { rank, work, start, end });
-        // A step cannot begin after its first computation.
-        RecordedStep { number, start: named.unwrap_or(earliest).min(earliest), spans: spans.collect() }
-    };
-    Ok(computes.chunk_by(|one, other| one.step == other.step).map(step).collect())
+    let steps = computes.chunk_by(|one, other| one.step == other.step);
+    steps.map(|computes| step(header, computes)).collect()
+}
+
+/// One step: at least one computation.
+fn step(header: &Header, computes: &[Compute]) -> Result<RecordedStep, ChromeError> {
+    let number = computes[0].step;
+    let earliest = computes.iter().map(|compute| compute.start).min().unwrap_or(0);
+    let named = header.steps.iter().find(|(named, _)| *named == number).map(|(_, start)| *start);
+    // A step cannot begin after its first computation.
+    let start = named.unwrap_or(earliest).min(earliest);
+    let length = computes.iter().map(|compute| compute.end).max().unwrap_or(0) - start;
+    if length > u64::MAX / 4 / u64::from(header.extent.placement.n_ranks()) {
+        return Err(ChromeError::TooLong { step: number, length });
+    }
+    let spans = computes.iter().map(|&Compute { rank, work, start, end, .. }| RecordedSpan { rank, work, start, end });
+    Ok(RecordedStep { number, start, spans: spans.collect() })
 }

@@ -116,13 +116,13 @@ fn explain(extent: Extent, mut rows: Vec<Vec<Span>>) -> Vec<Vec<Span>> {
     let placement = extent.placement;
     let microbatches = extent.microbatches as usize;
     let idx = |work: Work| work.stage.idx() * microbatches + work.microbatch.idx();
-    // By forward or backward: where, and when it ended.
+    // By forward or backward: when it ran, and where.
     let mut made = [0, 1].map(|_| vec![None; placement.n_stages() as usize * microbatches]);
     let side = |work: Work| usize::from(work.kind != WorkKind::Forward);
     for (rank, row) in (0..).map(Rank).zip(&rows) {
         for (index, span) in (0..).zip(row) {
             if span.work.kind != WorkKind::BackwardWeight {
-                made[side(span.work)][idx(span.work)] = Some((span.end, rank, index));
+                made[side(span.work)][idx(span.work)] = Some((span.start, span.end, rank, index));
             }
         }
     }
@@ -131,13 +131,14 @@ fn explain(extent: Extent, mut rows: Vec<Vec<Span>>) -> Vec<Vec<Span>> {
         for span in row {
             let message = input_of(span.work, placement);
             let maker = message.map(|message| Work { stage: message.made_by(), ..span.work });
-            // A maker that ends after its consumer starts is one whose clock is ahead: nothing is told by it.
+            // A maker that ends after its consumer starts is one whose clock is ahead: nothing is told by it. And each one
+            // starts before its consumer, for no chain to end where it began, not even one of computations without length.
             let maker = maker
                 .and_then(|work| made[side(work)][idx(work)])
-                .filter(|&(end, other, _)| other != rank && end <= span.start);
+                .filter(|&(start, end, other, _)| other != rank && start < span.start && end <= span.start);
             span.after = match (previous, maker) {
-                (Some(previous), Some((end, ..))) if end <= previous => After::Previous,
-                (_, Some((_, rank, index))) => After::Other { rank, index },
+                (Some(previous), Some((_, end, ..))) if end <= previous => After::Previous,
+                (_, Some((.., rank, index))) => After::Other { rank, index },
                 (Some(_), None) => After::Previous,
                 (None, None) => After::Nothing,
             };

@@ -254,6 +254,7 @@ fn faults_are_named_with_their_place() {
         (event(r#","name":"0F0","pid":0,"ts":-1"#), "ts is -1, expected microseconds from 0 on"),
         (event(r#","name":"0F0","pid":0,"ts":1e300,"dur":1"#), "expected microseconds from 0 on"),
         (event(r#","name":"0F0","pid":0,"ts":9"#), "traceEvents[2] (`0F0`): dur is missing"),
+        (event(r#","name":"0F0","pid":0,"ts":8e15,"dur":1"#), "step 0 takes 8000000000000000500 ns"),
         (
             event(r#","name":"0F0","pid":0,"ts":9,"dur":1,"args":{"step":"x"}"#),
             "args.step is `x`, expected a step's number",
@@ -286,12 +287,16 @@ fn steps_that_are_not_whole_are_no_timelines() {
 #[test]
 fn computations_that_wait_in_a_circle_have_an_end() {
     // Each rank runs its backward first: no run can do that, a file can.
-    let spans = [(1, "1B0", 0), (0, "0B0", 1), (0, "0F0", 2), (1, "1F0", 3)].map(|(pid, name, ts)| {
-        format!(r#"{{"name":"{name}","cat":"compute","ph":"X","pid":{pid},"ts":{ts},"dur":1}}"#)
-    });
-    let text = file(&HEADER.replace("true", "false"), &spans.join(","));
-    let timeline = read(&text).unwrap().timeline(0).unwrap();
-    assert_eq!(crate::simulate::critical_path(&timeline).steps.len(), 4);
+    let circle = [(1, "1B0", 0), (0, "0B0", 1), (0, "0F0", 2), (1, "1F0", 3)];
+    let without_length = [(0, "0B0", 0), (0, "0F0", 0), (1, "1F0", 0), (1, "1B0", 0)];
+    for (spans, dur) in [(circle, 1), (without_length, 0)] {
+        let spans = spans.map(|(pid, name, ts)| {
+            format!(r#"{{"name":"{name}","cat":"compute","ph":"X","pid":{pid},"ts":{ts},"dur":{dur}}}"#)
+        });
+        let text = file(&HEADER.replace("true", "false"), &spans.join(","));
+        let timeline = read(&text).unwrap().timeline(0).unwrap();
+        assert!((1..=4).contains(&crate::simulate::critical_path(&timeline).steps.len()));
+    }
 }
 
 #[test]
@@ -323,4 +328,27 @@ fn kinds_are_told_in_words() {
     assert_eq!(event["args"]["kind"], "weight gradient");
     let event = all.iter().find(|event| event["name"] == "1F0").expect("1F0");
     assert_eq!(event["args"]["waited_for"], "0F0 on rank 0");
+}
+
+proptest::proptest! {
+    #![proptest_config(proptest::prelude::ProptestConfig { cases: 400, failure_persistence: None, ..Default::default() })]
+
+    #[test]
+    fn any_text_is_a_trace_or_an_error(edits in proptest::collection::vec((0..100_000usize, 0..8usize, "[0-9FBIW\\\\,:{}\"eE.-]{0,3}"), 1..4)) {
+        let sample = Sample::new("split", samples::split(), &samples::uneven());
+        let mut text = text_of(&sample);
+        for (at, length, new) in edits {
+            let at = at % text.len();
+            text.replace_range(at..(at + length).min(text.len()), &new);
+        }
+        if let Ok(recorded) = read(&text) {
+            let _ = recorded.costs();
+            for step in recorded.numbers() {
+                if let Ok(timeline) = recorded.timeline(step) {
+                    let report = crate::simulate::Report::new(&timeline, samples::bytes);
+                    proptest::prop_assert!(report.critical_path.compute <= report.makespan);
+                }
+            }
+        }
+    }
 }

@@ -18,7 +18,7 @@ const MESSAGES: &str = "messages sent";
 /// The trace as text.
 ///
 /// # Errors
-/// See [`write`].
+/// See [`write()`].
 pub fn to_string(trace: &Trace<'_>) -> io::Result<String> {
     let mut text = Vec::new();
     write(trace, &mut text)?;
@@ -121,7 +121,7 @@ impl Events<'_> {
             let work = span.work;
             let _ =
                 write!(self.line, "{{\"name\":\"{work}\",\"cat\":\"compute\",\"ph\":\"X\",\"pid\":{rank},\"tid\":0,");
-            self.times(step.start + span.start, step.start + span.end);
+            self.times(step.start.saturating_add(span.start), step.start.saturating_add(span.end));
             let _ = write!(
                 self.line,
                 ",\"args\":{{\"step\":{},\"stage\":{},\"chunk\":{},\"microbatch\":{},\"kind\":\"{}\"",
@@ -147,7 +147,7 @@ impl Events<'_> {
 
     fn counter(&mut self, rank: usize, start: u64, level: Level) -> io::Result<()> {
         let Level { time, in_flight, deferred, .. } = level;
-        let ts = Micros(self.nanoseconds(start + time));
+        let ts = Micros(self.nanoseconds(start.saturating_add(time)));
         let _ = write!(
             self.line,
             "{{\"name\":\"kept for backwards\",\"ph\":\"C\",\"pid\":{rank},\"ts\":{ts},\
@@ -161,7 +161,7 @@ impl Events<'_> {
         let mut flights: Vec<&Flight> = step.timeline.flights().iter().collect();
         flights.sort_by_key(|flight| (flight.start, flight.source));
         for flight in flights {
-            let (start, end) = (step.start + flight.start, step.start + flight.end);
+            let (start, end) = (step.start.saturating_add(flight.start), step.start.saturating_add(flight.end));
             let tid = lanes.take(flight.source, MESSAGES, start, end);
             let (name, source, destination) = (messages::name(flight.message), flight.source, flight.destination);
             let _ = write!(
@@ -173,9 +173,9 @@ impl Events<'_> {
             self.emit()?;
             if let Some((made, consumed)) = ends.get(flight.message) {
                 self.n_flows += 1;
-                self.flow("s", source, 0, step.start + made)?;
+                self.flow("s", source, 0, step.start.saturating_add(made))?;
                 self.flow("t", source, tid, start)?;
-                self.flow("f\",\"bp\":\"e", destination, 0, step.start + consumed)?;
+                self.flow("f\",\"bp\":\"e", destination, 0, step.start.saturating_add(consumed))?;
             }
         }
         Ok(())

@@ -68,7 +68,7 @@ impl Shape {
         let makespan = picture.timeline.makespan().max(1) as f64;
         let box_font = (row * 0.46_f64).clamp(7.5, 11.0);
         let digits = picture.timeline.extent().microbatches.saturating_sub(1).to_string().len();
-        let short_box = BOX_WIDTH.max(text_width(digits, box_font) + 2.4);
+        let short_box = BOX_WIDTH.max(text_width(digits, box_font) + 3.5);
         let plot = match width {
             Some(width) => f64::from(width).max(MIN_WIDTH) - left - right,
             None => (makespan / short_span(rows) * short_box).clamp(PLOT_WIDTHS.0, PLOT_WIDTHS.1),
@@ -102,7 +102,7 @@ impl Shape {
 }
 
 fn fits(n_chars: usize, font: f64, width: f64) -> bool {
-    text_width(n_chars, font) + 1.0 <= width
+    text_width(n_chars, font) + 2.4 <= width
 }
 
 /// How long a short computation is, in ticks: nine of ten take as long, or longer.
