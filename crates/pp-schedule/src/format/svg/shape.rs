@@ -10,7 +10,7 @@ pub(super) const MARGIN: f64 = 20.0;
 
 const MIN_WIDTH: f64 = 480.0;
 /// The widest and the narrowest timeline that is drawn if nobody says how wide, in pixels.
-const PLOT_WIDTHS: (f64, f64) = (820.0, 3200.0);
+const PLOT_WIDTHS: (f64, f64) = (820.0, 3700.0);
 /// How wide a short computation should be at least.
 const BOX_WIDTH: f64 = 14.0;
 
