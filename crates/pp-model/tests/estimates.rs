@@ -65,7 +65,7 @@ fn bytes(shape: GptShape, model: &Model) {
     let mut front = GptChunk::new(&config, spec(0, 0..last - 1), &Numbers::f32_on_cpu(7)).expect("a chunk");
     let moments: Vec<Moments> = front.params().map(|param| Moments::zeros_like(param).expect("zeros")).collect();
     let weights = first * layer.weights.replicated + model.embedding.weights.replicated;
-    close("weights", ALLOCATED.allocated() - before, weights, weights / 100);
+    close("weights", ALLOCATED.allocated() - before, weights, 4 * HEAD * moments.len() as u64);
     drop(moments);
     let mut back = GptChunk::new(&config, spec(1, last - 1..last), &Numbers::f32_on_cpu(7)).expect("a chunk");
 
@@ -107,7 +107,9 @@ fn microbatch(shape: GptShape) -> MicroBatch {
     MicroBatch { tokens: (0..n).map(token).collect(), labels: (0..n).map(|at| i64::from(token(at + 1))).collect() }
 }
 
-/// Less than one activation `[b, s, h]` of any of the shapes, which is 49 KB.
+/// A tensor's shape, layout and counters, or a parameter's name.
+const HEAD: u64 = 400;
+/// Those of all tensors that two stages keep. Less than one activation `[b, s, h]` of any of the shapes, which is 49 KB.
 const HEADS: u64 = 40_000;
 
 /// No more than the heads of tensors and names of parameters beyond the estimate.
