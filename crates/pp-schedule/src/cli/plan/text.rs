@@ -128,7 +128,7 @@ fn why_slower(choice: &Choice, winner: &Choice) -> String {
     let percent = |ticks: i64| 100.0 * ticks as f64 / winner.step as f64;
     let total = percent(more(|c| c.step));
     let bytes = more(|c| c.memory.total());
-    if total == 0.0 {
+    if more(|c| c.step) == 0 {
         return match bytes {
             0 => "as fast, takes as much".to_owned(),
             bytes => format!("as fast, but takes {} more", Bytes(bytes.unsigned_abs())),
@@ -145,23 +145,26 @@ fn why_slower(choice: &Choice, winner: &Choice) -> String {
     ];
     let told = parts.into_iter().filter(|(percent, _)| percent.abs() >= 0.05);
     let told: Vec<String> = told.map(|(percent, what)| format!("{percent:+.1} % {what}")).collect();
-    let why = if told.is_empty() { String::new() } else { format!(": {}", told.join(", ")) };
-    format!("{total:.1} % slower{why}")
+    if told.is_empty() {
+        return format!("{} slower", Time(more(|c| c.step).unsigned_abs()));
+    }
+    format!("{total:.1} % slower: {}", told.join(", "))
 }
 
 /// Those that take too much memory.
 fn misfits(request: &Request, found: &Plan, top: usize) -> String {
     let (Some(limit), false) = (request.machine.memory, found.misfits.is_empty()) else { return String::new() };
     let winner = found.fits.first();
-    let row = |misfit: &Misfit| {
+    let row = |(misfit, n): &(&Misfit, usize)| {
         let mut row = columns(&misfit.candidate);
         row.push(Bytes(misfit.memory.total()).to_string());
-        row.push(why_not_fitting(misfit, limit, winner));
+        row.push(why_not_fitting(misfit, limit, winner) + &like_it(*n));
         row
     };
-    let rows: Vec<_> = found.misfits.iter().take(top.max(1)).map(row).collect();
+    let firsts = firsts(&found.misfits, |misfit| (misfit.candidate.config.kind(), misfit.candidate.recompute));
+    let rows: Vec<_> = firsts.iter().take(top.max(1)).map(row).collect();
     let head = ["schedule", "pp", "vp", "group", "recompute", "needs", "why not"];
-    format!("\nmore than {} on a rank\n{}{}", Bytes(limit), table(&head, &rows), more(found.misfits.len(), top))
+    format!("\nmore than {} on a rank\n{}{}", Bytes(limit), table(&head, &rows), more(firsts.len(), top))
 }
 
 fn why_not_fitting(misfit: &Misfit, limit: u64, winner: Option<&Choice>) -> String {
@@ -186,16 +189,33 @@ fn why_not_fitting(misfit: &Misfit, limit: u64, winner: Option<&Choice>) -> Stri
 /// Those of which it is known without a simulation that they are slower.
 fn others(found: &Plan, top: usize) -> String {
     let (Some(winner), false) = (found.fits.first(), found.slower.is_empty()) else { return String::new() };
-    let row = |candidate: &Candidate| {
+    let row = |(candidate, n): &(&Candidate, usize)| {
         let percent = 100.0 * (candidate.least_step as f64 / winner.step as f64 - 1.0);
         let mut row = columns(candidate);
         row.push(Time(candidate.least_step).to_string());
-        row.push(format!("at least {percent:.1} % slower"));
+        row.push(format!("at least {percent:.1} % slower{}", like_it(*n)));
         row
     };
-    let rows: Vec<_> = found.slower.iter().take(top.max(1)).map(row).collect();
+    let firsts = firsts(&found.slower, |candidate| candidate.config.kind());
+    let rows: Vec<_> = firsts.iter().take(top.max(1)).map(row).collect();
     let head = ["schedule", "pp", "vp", "group", "recompute", "at least", "why not"];
-    format!("\nslower whatever the order\n{}{}", table(&head, &rows), more(found.slower.len(), top))
+    format!("\nslower whatever the order\n{}{}", table(&head, &rows), more(firsts.len(), top))
+}
+
+/// The first of each kind, and how many there are.
+fn firsts<T, K: PartialEq>(items: &[T], kind: impl Fn(&T) -> K) -> Vec<(&T, usize)> {
+    let mut firsts: Vec<(&T, usize)> = Vec::new();
+    for item in items {
+        match firsts.iter_mut().find(|(first, _)| kind(first) == kind(item)) {
+            Some((_, n)) => *n += 1,
+            None => firsts.push((item, 1)),
+        }
+    }
+    firsts
+}
+
+fn like_it(n: usize) -> String {
+    if n > 1 { format!(" (and {} like it)", n - 1) } else { String::new() }
 }
 
 fn more(n: usize, top: usize) -> String {
@@ -204,16 +224,9 @@ fn more(n: usize, top: usize) -> String {
 
 /// One example per schedule and rule.
 fn rules(refused: &[Refused]) -> String {
-    let mut text = String::new();
-    let mut told = HashSet::new();
-    for first in refused {
-        let key = |refused: &Refused| (refused.kind, rule_key(&refused.rule));
-        if told.insert(key(first)) {
-            let n = refused.iter().filter(|other| key(other) == key(first)).count();
-            let times = if n > 1 { format!(" (and {} like it)", n - 1) } else { String::new() };
-            text += &format!("  {}{times}\n", first.rule);
-        }
-    }
+    let firsts = firsts(refused, |refused| (refused.kind, rule_key(&refused.rule)));
+    let lines = firsts.iter().map(|(first, n)| format!("  {}{}\n", first.rule, like_it(*n)));
+    let text: String = lines.collect();
     if text.is_empty() { text } else { format!("\nagainst a rule\n{text}") }
 }
 
