@@ -1,12 +1,12 @@
 //! Which schedule to run: every candidate predicted, ranked, and those that lose told why.
 //!
-//! [`Model`] says what each layer costs, keeps and weighs; [`GptShape`] estimates one, [`measured()`] takes one from a
-//! timeline that was measured. [`plan()`] cuts the layers for every schedule, number of chunks, group size and way to
+//! [`Model`] says what each layer costs, keeps and weighs: [`GptShape`] estimates one, [`measured()`] takes its times from
+//! the stages of a step that ran. [`plan()`] cuts the layers for every schedule, number of chunks, group size and way to
 //! recompute ([`crate::LayerPartition::balanced`]), adds up what each rank holds at its fullest, and simulates a step of
-//! those that fit.
+//! those that fit, unless what they take at least is too long already.
 //!
 //! What is left out: time to load batches and to run the optimizer; fragmentation of memory and what kernels take for a
-//! while, but for layers computed again; links that several messages share.
+//! while, but for layers computed again; links that several messages share, but for [`Request::play`].
 //!
 //! ```
 //! use pp_schedule::plan::{Batch, Layer, Machine, Model, Part, Request, Way, plan};
