@@ -22,6 +22,7 @@ fn every_recorded_answer_is_ours() {
         ("megatron_traces_variants.jsonl.gz", 474),
         ("torch_orders.jsonl.gz", 387),
         ("torch_runtime.jsonl.gz", 34),
+        ("zb.jsonl.gz", 182),
     ];
     for (name, lines) in files {
         let report = check_file(&golden(name)).expect("readable");
@@ -152,4 +153,23 @@ fn readable(config: &ScheduleConfig) -> String {
 fn row<T: std::fmt::Display>(text: &mut String, name: &str, items: impl Iterator<Item = T>) {
     let items: Vec<String> = items.map(|item| item.to_string()).collect();
     let _ = writeln!(text, "{name:<17} {}", items.join(" "));
+}
+
+/// The zero-bubble orders are judged by length and memory alone.
+#[test]
+fn a_recorded_order_that_is_shorter_or_smaller_is_found() {
+    let shorter = r#"{"schedule":"zb","pp":1,"m":1,"cost":[1,2,3,0],"compute":["F0,BW0"]}"#;
+    assert!(check_lines(Stem::Zb, shorter).expect("a question").first_difference.is_none());
+    let of = |compute: &str, cost: &str| {
+        let line = format!(r#"{{"schedule":"zb","pp":2,"m":2,"cost":{cost},"mem_limit":"2p","compute":[{compute}]}}"#);
+        check_lines(Stem::Zb, &line)
+    };
+    let whole = r#""F0@1,F1,BW0,BW1","F0,BW0,F1,BW1""#;
+    assert!(of(whole, "[1,1,1,0]").expect("a question").first_difference.is_none());
+    // One microbatch at a time holds less than the search does where it is shorter.
+    let one = r#""F0,B0,W0,F1,B1,W1","F0,B0,W0,F1,B1,W1""#;
+    let smaller = of(one, "[1,1,1,0]").expect("a question").first_difference.expect("found");
+    assert!(smaller.contains("half-activations held at most: recorded 2"), "{smaller}");
+    assert!(of(r#""F0,B0,W0,F1,B1","F0,B0,W0,F1,B1,W1""#, "[1,1,1,0]").is_err());
+    assert!(of(one, "[1,1,1]").is_err());
 }

@@ -41,6 +41,7 @@ mod receive;
 mod schedules;
 pub mod simulate;
 pub mod sweep;
+pub mod synth;
 mod table;
 pub mod verify;
 pub mod view;

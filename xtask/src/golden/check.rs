@@ -9,7 +9,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use flate2::read::GzDecoder;
 use serde_json::{Map, Value};
 
-use super::{Stem, answer_line, judged, reduced};
+use super::{Stem, answer_line, beaten, judged, reduced};
 
 /// How a golden file compares.
 #[derive(Debug)]
@@ -79,6 +79,15 @@ pub fn check_lines(stem: Stem, text: &str) -> Result<Report> {
                 report.first_difference = Some(format!("line {} ({}): {difference}", number + 1, question.join(", ")));
                 return Ok(report);
             }
+        }
+        if let Some(beaten) = beaten(stem, &recorded, &ours).with_context(|| format!("line {}", number + 1))? {
+            let question: Vec<String> = ours
+                .iter()
+                .filter(|(_, value)| !value.is_array())
+                .map(|(name, value)| format!("{name} {value}"))
+                .collect();
+            report.first_difference = Some(format!("line {} ({}): {beaten}", number + 1, question.join(", ")));
+            return Ok(report);
         }
         report.compared += 1;
     }

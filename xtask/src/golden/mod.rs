@@ -12,6 +12,7 @@ mod tables;
 mod torch_orders;
 mod torch_runtime;
 mod traces;
+mod zb;
 
 use std::io::{self, BufRead, Write};
 use std::path::PathBuf;
@@ -37,7 +38,7 @@ enum Command {
     Answer {
         /// Which kind of questions, by the stem of the golden file's name: megatron_tables, megatron_rejects,
         /// megatron_layers, megatron_traces, megatron_traces_variants, megatron_head_traces_variants, torch_orders,
-        /// torch_runtime or dualpipe
+        /// torch_runtime, dualpipe or zb
         #[arg(long, value_name = "FILESTEM")]
         source: Stem,
     },
@@ -70,10 +71,12 @@ pub enum Stem {
     TorchRuntime,
     /// What DeepSeek's DualPipeV computes, rank by rank.
     DualPipe,
+    /// Zero-bubble orders under a memory limit: how long they are.
+    Zb,
 }
 
 impl Stem {
-    const ALL: [(&'static str, Self); 9] = [
+    const ALL: [(&'static str, Self); 10] = [
         ("dualpipe", Self::DualPipe),
         ("megatron_head_traces_variants", Self::MegatronHeadTracesVariants),
         ("megatron_layers", Self::MegatronLayers),
@@ -83,6 +86,7 @@ impl Stem {
         ("megatron_traces_variants", Self::MegatronTracesVariants),
         ("torch_orders", Self::TorchOrders),
         ("torch_runtime", Self::TorchRuntime),
+        ("zb", Self::Zb),
     ];
 }
 
@@ -168,6 +172,7 @@ pub fn answer_line(stem: Stem, line: &str) -> Result<Map<String, Value>> {
         Stem::TorchOrders => torch_orders::answer(&question),
         Stem::TorchRuntime => torch_runtime::answer(&question),
         Stem::DualPipe => dualpipe::answer(&question),
+        Stem::Zb => zb::answer(&question),
     }
 }
 
@@ -183,6 +188,7 @@ fn judged(stem: Stem, question: &Map<String, Value>) -> Result<Option<&'static [
         Stem::TorchOrders => torch_orders::judged(question),
         Stem::TorchRuntime => torch_runtime::judged(question),
         Stem::DualPipe => dualpipe::judged(question),
+        Stem::Zb => zb::judged(question),
     }
 }
 
@@ -193,5 +199,13 @@ fn reduced(stem: Stem, recorded: Map<String, Value>) -> Map<String, Value> {
         Stem::TorchRuntime => torch_runtime::reduced(recorded),
         Stem::DualPipe => dualpipe::reduced(recorded),
         _ => recorded,
+    }
+}
+
+/// In what an answer is worse than the recorded one, where they need not be equal.
+fn beaten(stem: Stem, recorded: &Map<String, Value>, ours: &Map<String, Value>) -> Result<Option<String>> {
+    match stem {
+        Stem::Zb => zb::beaten(recorded, ours),
+        _ => Ok(None),
     }
 }
