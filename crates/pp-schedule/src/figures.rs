@@ -7,7 +7,7 @@ use crate::ids::Rank;
 use crate::placement::Shape;
 use crate::schedules::rank_order;
 use crate::simulate::StageCosts;
-use crate::work::WorkKind;
+use crate::work::{Work, WorkKind};
 
 /// The formula of [`ideal_bubble`] for schedules with whole backwards over a loop, for people.
 pub const BUBBLE_FORMULA: &str = "(pp - 1) / (vp * m + pp - 1)";
@@ -48,6 +48,8 @@ fn puts_weights_off(config: &ScheduleConfig) -> bool {
         | ScheduleKind::ZbH2
         | ScheduleKind::InterleavedZb
         | ScheduleKind::ZbV
+        | ScheduleKind::VHalf
+        | ScheduleKind::VMin
         | ScheduleKind::DualPipeV => true,
     };
     kind_does && !config.forward_only()
@@ -62,8 +64,8 @@ fn puts_weights_off(config: &ScheduleConfig) -> bool {
 /// [`crate::simulate::Timeline::bubble`], not that of the longest stage, by which ZB-H2 and ZB-V have no bubble at all).
 /// Forwards alone over a V have `(pp - 1) / (m + pp - 1)`: they end where they started, on rank 0.
 ///
-/// `None` where no closed form is known: interleaved groups that do not fulfil the schedule's rule (`--allow-bubbles`), or
-/// fewer microbatches than fill the pipeline.
+/// `None` where no closed form is known: interleaved groups that do not fulfil the schedule's rule (`--allow-bubbles`), fewer
+/// microbatches than fill the pipeline, and orders that come from a search.
 pub fn ideal_bubble(config: &ScheduleConfig) -> Option<f64> {
     let (pp, vp, m) = (config.pp(), config.vp(), config.microbatches());
     let training = !config.forward_only();
@@ -76,6 +78,7 @@ pub fn ideal_bubble(config: &ScheduleConfig) -> Option<f64> {
         (ScheduleKind::ZbH1 | ScheduleKind::ZbH2, _) if training => m >= pp,
         (ScheduleKind::ZbV, _) if training => pp == 1 || 2 * m >= 3 * pp - 1,
         (ScheduleKind::DualPipeV, _) if training => pp == 1 || m >= 2 * pp,
+        (ScheduleKind::VHalf | ScheduleKind::VMin, _) => pp == 1,
         _ => true,
     };
     let fill = f64::from(pp - 1);
@@ -153,6 +156,21 @@ pub fn peak_in_flight(config: &ScheduleConfig, rank: Rank) -> u32 {
         ScheduleKind::InterleavedZb => (vp * m).min((vp - 1) * config.groups().largest(m) + pp),
         // With few microbatches a rank has all of them in its first chunk before its second runs backwards.
         ScheduleKind::ZbV => (2 * pp).min(m + m.min(rank.0 + 1)),
+        ScheduleKind::VHalf | ScheduleKind::VMin => most_saved(&rank_order(config, rank)),
         ScheduleKind::DualPipeV => (2 * pp + 1).min(m + m.min(rank.0 + 1)),
     }
+}
+
+/// The most microbatches of a chunk that an order keeps at once.
+fn most_saved(order: &[Work]) -> u32 {
+    let mut saved = 0_u32;
+    let counts = order.iter().map(|work| {
+        match work.kind {
+            WorkKind::Forward => saved += 1,
+            WorkKind::Backward | WorkKind::BackwardWeight => saved -= 1,
+            WorkKind::BackwardInput => {}
+        }
+        saved
+    });
+    counts.max().unwrap_or(0)
 }

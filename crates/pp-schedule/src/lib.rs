@@ -60,7 +60,7 @@ pub use program::{
     Action, Carries, Channel, Compute, Mark, Program, RankProgram, Recompute, Role, Slot, SlotClass, Step, Transfer,
 };
 pub use receive::receive_after;
-pub use schedules::{rank_order, rank_pairs};
+pub use schedules::{all_orders, rank_order, rank_pairs};
 pub use table::ScheduleTable;
 pub use verify::{VerifiedProgram, VerifyError, verify};
 pub use work::{ParseWorkError, Work, WorkKind};

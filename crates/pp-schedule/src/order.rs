@@ -56,7 +56,7 @@ pub struct Order {
 impl Order {
     /// The order that a configuration's generator makes.
     pub fn generate(config: &ScheduleConfig) -> Self {
-        let rows = (0..config.pp()).map(|rank| schedules::rank_order(config, Rank(rank))).collect();
+        let rows = schedules::all_orders(config);
         let pairs = (0..config.pp()).map(|rank| schedules::rank_pairs(config, Rank(rank))).collect();
         Self { extent: config.into(), rows, pairs }
     }

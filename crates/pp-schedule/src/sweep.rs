@@ -138,7 +138,7 @@ fn specs(pp: u32, vp: u32, microbatches: u32) -> Vec<ScheduleSpec> {
     for kind in [ScheduleKind::LoopedBfs, ScheduleKind::ZbH1, ScheduleKind::ZbH2, ScheduleKind::InterleavedZb] {
         specs.push(of(kind));
     }
-    specs.extend([ScheduleKind::ZbV, ScheduleKind::DualPipeV].map(of));
+    specs.extend([ScheduleKind::ZbV, ScheduleKind::VHalf, ScheduleKind::VMin, ScheduleKind::DualPipeV].map(of));
     specs.push(interleaved.clone());
     specs.push(ScheduleSpec { allow_bubbles: true, ..interleaved.clone() });
     let groups = pp..=microbatches;
@@ -157,7 +157,7 @@ fn is_schedule(spec: &ScheduleSpec) -> bool {
         ScheduleKind::GPipe | ScheduleKind::OneFOneB | ScheduleKind::ZbH1 | ScheduleKind::ZbH2 => vp == 1,
         ScheduleKind::LoopedBfs | ScheduleKind::InterleavedZb => true,
         // One chunk is no request: it stands for the two that they have.
-        ScheduleKind::ZbV | ScheduleKind::DualPipeV => vp <= 2,
+        ScheduleKind::ZbV | ScheduleKind::VHalf | ScheduleKind::VMin | ScheduleKind::DualPipeV => vp <= 2,
         ScheduleKind::Interleaved if pp == 1 => false,
         ScheduleKind::Interleaved => {
             spec.allow_bubbles || (pp <= group && group <= m && !(1..pp).contains(&(m % group)))
@@ -200,6 +200,8 @@ fn megatron_runs(config: &ScheduleConfig, issue: Issue, overlap: Overlap) -> boo
         | ScheduleKind::ZbH2
         | ScheduleKind::InterleavedZb
         | ScheduleKind::ZbV
+        | ScheduleKind::VHalf
+        | ScheduleKind::VMin
         | ScheduleKind::DualPipeV => false,
         ScheduleKind::NoPipelining | ScheduleKind::OneFOneB => overlap == Overlap::Off,
         // Uneven groups are not Megatron's.

@@ -7,7 +7,7 @@ use pp_schedule::simulate::{Costs, Link, StageCosts, Timeline};
 use pp_schedule::synth::{
     Budget, MAX_PAIRS, Problem, Solution, SynthError, limits, search, search_within, v_half, v_min,
 };
-use pp_schedule::{Work, WorkKind};
+use pp_schedule::{Extent, Order, Work, WorkKind};
 
 /// Forward, input gradient, weight gradient, latency.
 const COSTS: [[u64; 4]; 5] = [[1, 1, 1, 0], [2, 3, 1, 0], [10, 12, 8, 1], [5, 4, 9, 3], [3, 1, 0, 7]];
@@ -27,7 +27,10 @@ fn timeline(problem: &Problem, solution: &Solution) -> Timeline {
         backward_weight: problem.backward_weight,
     };
     let costs = Costs::uniform(stage).with_link(Link { latency: problem.latency, transfer: 0 });
-    Timeline::of_order(&solution.order().expect("covers the step"), &costs).expect("runs to its end")
+    let Solution { placement, microbatches, ref rows, .. } = *solution;
+    let extent = Extent { placement, microbatches, forward_only: false };
+    let order = Order::new(extent, rows.clone()).expect("covers the step");
+    Timeline::of_order(&order, &costs).expect("runs to its end")
 }
 
 fn peak(row: &[Work]) -> u64 {

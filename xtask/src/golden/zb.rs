@@ -30,7 +30,7 @@ pub(super) fn answer(question: &Map<String, Value>) -> Result<Map<String, Value>
     }
     let problem = problem(question)?;
     let solution = search(&problem)?;
-    let placement = solution.extent.placement;
+    let placement = solution.placement;
     let row = |row: &Vec<Work>| row.iter().map(|&work| token(work, placement)).collect::<Vec<_>>().join(",");
     answer.insert("reject".to_owned(), Value::Null);
     answer.insert("compute".to_owned(), solution.rows.iter().map(row).collect());

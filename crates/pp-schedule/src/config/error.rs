@@ -37,6 +37,21 @@ pub enum ConfigError {
         /// Microbatches.
         microbatches: u32,
     },
+    /// A searched schedule of this size would take minutes.
+    #[error(
+        "--schedule {kind} is searched for, and --pp {pp} with --microbatches {microbatches} is too much for that; use at \
+         most --microbatches {most}, or --schedule zb-v"
+    )]
+    TooLargeToSearch {
+        /// The schedule.
+        kind: ScheduleKind,
+        /// Pipeline ranks.
+        pp: u32,
+        /// Microbatches.
+        microbatches: u32,
+        /// The most microbatches that are searched.
+        most: u64,
+    },
     /// A flag that the schedule has no use for.
     #[error("{flag} is for --schedule {only} only, but the schedule is {kind}; leave it out")]
     NotForThisSchedule {

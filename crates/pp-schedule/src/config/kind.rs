@@ -27,13 +27,17 @@ pub enum ScheduleKind {
     InterleavedZb,
     /// Two chunks per rank in a V, with weight gradients put off: no bubble in the memory of 1F1B.
     ZbV,
+    /// Two chunks per rank in a V, searched for within about half of 1F1B's memory.
+    VHalf,
+    /// The same within about a third of it.
+    VMin,
     /// Two chunks per rank in a V, with pairs of a forward and a backward that may overlap.
     DualPipeV,
 }
 
 impl ScheduleKind {
     /// Every schedule, in the order of its name.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 12] = [
         Self::OneFOneB,
         Self::DualPipeV,
         Self::GPipe,
@@ -41,6 +45,8 @@ impl ScheduleKind {
         Self::InterleavedZb,
         Self::LoopedBfs,
         Self::NoPipelining,
+        Self::VHalf,
+        Self::VMin,
         Self::ZbH1,
         Self::ZbH2,
         Self::ZbV,
@@ -58,6 +64,8 @@ impl ScheduleKind {
             Self::ZbH2 => "zb-h2",
             Self::InterleavedZb => "interleaved-zb",
             Self::ZbV => "zb-v",
+            Self::VHalf => "v-half",
+            Self::VMin => "v-min",
             Self::DualPipeV => "dualpipe-v",
         }
     }
@@ -65,7 +73,7 @@ impl ScheduleKind {
     /// How its stages are dealt to ranks.
     pub const fn shape(self) -> Shape {
         match self {
-            Self::ZbV | Self::DualPipeV => Shape::V,
+            Self::ZbV | Self::VHalf | Self::VMin | Self::DualPipeV => Shape::V,
             Self::NoPipelining
             | Self::GPipe
             | Self::OneFOneB
@@ -82,9 +90,16 @@ impl ScheduleKind {
         match self {
             Self::GPipe => Self::LoopedBfs,
             Self::OneFOneB => Self::Interleaved,
-            Self::ZbH1 | Self::ZbH2 | Self::ZbV | Self::DualPipeV => Self::InterleavedZb,
+            Self::ZbH1 | Self::ZbH2 | Self::ZbV | Self::VHalf | Self::VMin | Self::DualPipeV => Self::InterleavedZb,
             Self::NoPipelining | Self::Interleaved | Self::LoopedBfs | Self::InterleavedZb => self,
         }
+    }
+}
+
+impl ScheduleKind {
+    /// Whether its order comes from a search over all ranks ([`crate::synth`]) rather than from a rule for each.
+    pub const fn is_searched(self) -> bool {
+        matches!(self, Self::VHalf | Self::VMin)
     }
 }
 

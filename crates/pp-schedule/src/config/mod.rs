@@ -9,7 +9,8 @@ pub use kind::{GPipeBackward, ScheduleKind};
 pub use spec::ScheduleSpec;
 
 use crate::groups::{Groups, group_rule_holds, nearest};
-use crate::placement::Placement;
+use crate::placement::{Placement, Shape};
+use crate::synth::MAX_PAIRS;
 
 /// The most `pp * vp * microbatches` a program may have: eight times 256 ranks with 4 chunks and 1024 microbatches. A program
 /// of that size takes about 2 GiB.
@@ -46,6 +47,9 @@ impl ScheduleConfig {
         let cells = u64::from(pp).saturating_mul(u64::from(vp)).saturating_mul(u64::from(microbatches));
         if cells > MAX_CELLS {
             return Err(ConfigError::TooLarge { pp, vp, microbatches });
+        }
+        if kind.is_searched() && cells > MAX_PAIRS {
+            return Err(ConfigError::TooLargeToSearch { kind, pp, microbatches, most: MAX_PAIRS / u64::from(pp * vp) });
         }
         check_placement(kind, pp, vp)?;
         let groups = match kind {
@@ -140,7 +144,7 @@ fn check_placement(kind: ScheduleKind, pp: u32, vp: u32) -> Result<(), ConfigErr
         ScheduleKind::OneFOneB | ScheduleKind::GPipe | ScheduleKind::ZbH1 | ScheduleKind::ZbH2 if vp > 1 => {
             Err(ConfigError::OneChunkOnly { kind, vp })
         }
-        ScheduleKind::ZbV | ScheduleKind::DualPipeV if vp != 2 => Err(ConfigError::TwoChunksOnly { kind, vp }),
+        _ if matches!(kind.shape(), Shape::V) && vp != 2 => Err(ConfigError::TwoChunksOnly { kind, vp }),
         ScheduleKind::Interleaved if pp == 1 => Err(ConfigError::InterleavedOnOneRank { vp }),
         _ => Ok(()),
     }

@@ -60,8 +60,13 @@ pub fn lower(config: &ScheduleConfig) -> Program {
 pub fn lower_rank(config: &ScheduleConfig, rank: Rank) -> (RankProgram, Vec<crate::program::Channel>) {
     let extent = Extent::from(config);
     let map = ChannelMap::new(extent);
-    let row = |rank| Cow::Owned(schedules::rank_order(config, rank));
     let pairs = schedules::rank_pairs(config, rank);
+    // What comes from a search comes for all ranks at once.
+    let searched = config.kind().is_searched().then(|| schedules::all_orders(config));
+    let row = |rank: Rank| match &searched {
+        Some(orders) => Cow::Borrowed(orders[rank.idx()].as_slice()),
+        None => Cow::Owned(schedules::rank_order(config, rank)),
+    };
     let program = lower_row(extent, Options::for_config(config), &map, (rank, &pairs), row);
     (program, map.into_channels())
 }

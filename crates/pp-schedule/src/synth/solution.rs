@@ -4,14 +4,16 @@ use super::climb::Found;
 use super::problem::Problem;
 use super::shape::{FORWARD, INPUT, Shape, peaks};
 use crate::ids::{Chunk, Microbatch, Rank};
-use crate::order::{Extent, Order, OrderError};
+use crate::placement::Placement;
 use crate::work::{Work, WorkKind};
 
 /// An order and what is known of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Solution {
-    /// What it is over.
-    pub extent: Extent,
+    /// Which rank holds which stage.
+    pub placement: Placement,
+    /// Microbatches.
+    pub microbatches: u32,
     /// What each rank computes, in turn.
     pub rows: Vec<Vec<Work>>,
     /// When the last computation ends, in ticks.
@@ -53,20 +55,13 @@ impl Solution {
             word.iter().map(work).collect()
         };
         Self {
-            extent: Extent { placement, microbatches: problem.microbatches, forward_only: false },
+            placement,
+            microbatches: problem.microbatches,
             rows: found.words.iter().enumerate().map(row).collect(),
             makespan: found.length,
             lower_bound,
             peak: peaks(shape, &found.words),
             tried,
         }
-    }
-
-    /// The rows as an order, checked as every order is.
-    ///
-    /// # Errors
-    /// [`OrderError`] never for what a search returns; for rows that were changed since.
-    pub fn order(&self) -> Result<Order, OrderError> {
-        Order::new(self.extent, self.rows.clone())
     }
 }
