@@ -72,3 +72,30 @@ fn by_spec(args: &Args, placement: Placement) -> Result<LayerPartition, Invalid>
     });
     Ok(LayerPartition::from_counts(&counts.collect::<Vec<_>>(), args.num_layers, placement)?)
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::args::Args;
+    use crate::config::TrainConfig;
+
+    fn counts(line: &str) -> Vec<u32> {
+        let words = "--mock-data --dry-run --pp 2".split_whitespace().chain(line.split_whitespace());
+        let config =
+            TrainConfig::new(&Args::from_words(words).unwrap()).unwrap_or_else(|error| panic!("{line}: {error}"));
+        config.layers.counts().collect()
+    }
+
+    /// In a V the first and the last stage are on the first rank, the two between on the last.
+    #[test]
+    fn counts_of_ranks_are_those_of_ranks_in_a_v_too() {
+        let first = "--decoder-first-pipeline-num-layers 2";
+        assert_eq!(counts(&format!("--vp 2 {first}")), [1, 3, 1, 3]);
+        assert_eq!(counts(&format!("--schedule zb-v {first}")), [1, 3, 3, 1]);
+        // Layouts and what embedding and loss count as go by stages.
+        let layout = "--pipeline-layout Et|t*2|t*2|t*3L";
+        assert_eq!(counts(&format!("--schedule zb-v {layout}")), [1, 2, 2, 3]);
+        let ends = "--num-layers 10 --account-for-embedding-in-pipeline-split --account-for-loss-in-pipeline-split";
+        assert_eq!(counts(&format!("--vp 2 {ends}")), [2, 3, 3, 2]);
+        assert_eq!(counts(&format!("--schedule zb-v {ends}")), [2, 3, 3, 2]);
+    }
+}

@@ -7,4 +7,3 @@ mod conformance;
 mod executor;
 mod policies;
 mod rendezvous;
-mod timing;

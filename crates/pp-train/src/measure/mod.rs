@@ -37,14 +37,6 @@ pub struct StageTimes {
     pub wait_ms: f64,
 }
 
-impl StageTimes {
-    /// Milliseconds that a microbatch takes on the stage, there and back.
-    pub fn microbatch_ms(&self) -> f64 {
-        let parts = [self.forward_ms, self.backward_ms, self.backward_input_ms, self.backward_weight_ms];
-        parts.into_iter().flatten().sum()
-    }
-}
-
 /// What the programs of the training steps took, over all ranks: from the first computation of any rank to the last, without
 /// what follows them (the exchange of loss and norm, the optimizer). Figures are medians over steps.
 #[derive(Clone, Debug, PartialEq)]

@@ -12,7 +12,7 @@ pub const SLOW_FROM: f64 = 1.25;
 pub struct SlowStage {
     /// The stage.
     pub stage: Stage,
-    /// Milliseconds that a microbatch takes there, forward and backward.
+    /// Milliseconds of a step that it computes.
     pub ms: f64,
     /// The median of its peers.
     pub peers_ms: f64,
@@ -32,8 +32,8 @@ pub(crate) fn slow_stages(stages: &[StageTimes], layers: &LayerPartition) -> Vec
     let counts: Vec<u32> = layers.counts().collect();
     let judge = |(at, times): (usize, &StageTimes)| {
         let peers = (0..stages.len()).filter(|&peer| peer != at && counts[peer] == counts[at]);
-        let peers: Vec<f64> = peers.map(|peer| stages[peer].microbatch_ms()).collect();
-        let (n_peers, ms) = (peers.len(), times.microbatch_ms());
+        let peers: Vec<f64> = peers.map(|peer| stages[peer].busy_ms).collect();
+        let (n_peers, ms) = (peers.len(), times.busy_ms);
         let peers_ms = median(peers);
         let slow = SlowStage { stage: Stage(times.stage), ms, peers_ms, n_peers };
         (counts[at] > 0 && peers_ms > 0.0 && slow.times() >= SLOW_FROM).then_some(slow)

@@ -107,7 +107,7 @@ fn steps(figures: &StepFigures) -> Vec<String> {
     for slow in slow {
         let others = if slow.n_peers == 1 { "other stage" } else { "others" };
         lines.push(format!(
-            "stage {} is slow: {:.3} ms per microbatch, {:.2} times the median of the {} {others} with as many layers (said from {SLOW_FROM} \
+            "stage {} is slow: busy for {:.2} ms of a step, {:.2} times the median of the {} {others} with as many layers (said from {SLOW_FROM} \
              times on)",
             slow.stage,
             slow.ms,

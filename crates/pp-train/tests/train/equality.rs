@@ -45,6 +45,8 @@ fn uneven_layers_train_to_the_same_bits() {
         "--pp 2 --layer-split auto",
         "--pp 2 --vp 2 --pipeline-layout Et|t*4||t*3L",
         "--pp 4 --decoder-first-pipeline-num-layers 1 --decoder-last-pipeline-num-layers 1",
+        "--pp 2 --schedule zb-v --layer-split 1,3,4,0",
+        "--pp 2 --schedule zb-v --decoder-first-pipeline-num-layers 2",
     ] {
         assert_eq!(bits(&run(cut)), whole, "{cut}");
     }

@@ -1,11 +1,14 @@
-//! The simulator against the executor: stages that sleep as long as they are said to cost, on threads of one process.
+//! The simulator against the executor: stages that sleep as long as they are said to cost, on threads of one process. It stands
+//! alone in its binary: cargo runs binaries one after the other, and what runs beside it would be measured too.
 
 use std::convert::Infallible;
-use std::thread::sleep;
+use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
 
-use crate::common::{Kind, run};
-use pp_comm::{Boundary, Buffer, DType, Did, Recording, StageCompute, Task, execute_recorded};
+use pp_comm::{
+    Boundary, Buffer, DType, Did, MemoryBuilder, MemorySpec, Recording, StageCompute, Task, execute_recorded,
+    memory_fabric,
+};
 use pp_schedule::{
     Placement, ScheduleConfig, ScheduleKind, ScheduleSpec, Stage, VerifiedProgram, Work,
     lower::lanes,
@@ -16,7 +19,7 @@ use pp_schedule::{
 /// How far the measured length of a step may be from the foretold one.
 const WITHIN: f64 = 0.05;
 /// A machine that does something else may spoil a measurement; it does not make one right by chance.
-const ATTEMPTS: usize = 3;
+const ATTEMPTS: usize = 10;
 
 /// Costs in microseconds, uneven over stages and kinds; an input gradient and a weight gradient are not half of a backward.
 fn costs(placement: Placement) -> Costs {
@@ -65,23 +68,33 @@ impl StageCompute for Sleeper<'_> {
     }
 }
 
+/// Runs a rank's program; when it began, and when its last computation ended.
+fn run_rank(builder: MemoryBuilder, verified: &VerifiedProgram, costs: &Costs) -> (Instant, Instant) {
+    let mut member = builder.build();
+    let certified = verified.certified(member.endpoint.rank());
+    let boundary = Boundary::new(DType::I64, &[1]).expect("a small shape");
+    let mut recording = Recording::default();
+    let mut stage = Sleeper { costs, placement: verified.program().extent.placement };
+    member.control.barrier().expect("all are here");
+    execute_recorded(&certified, 0, &mut member.endpoint, &boundary, &mut stage, &mut recording).expect("it runs");
+    member.close();
+    let computes = recording.spans().iter().filter(|span| matches!(span.did, Did::Compute(_)));
+    let last = computes.map(|span| span.end).max().expect("it computes");
+    (recording.began(), recording.began() + last)
+}
+
 /// From when the first rank begins until the last computation of all ends, in microseconds.
 fn measured(verified: &VerifiedProgram, costs: &Costs, capacity: u64) -> f64 {
     let program = verified.program();
-    let placement = program.extent.placement;
-    let boundary = Boundary::new(DType::I64, &[1]).expect("a small shape");
-    let times = run(Kind::Memory(capacity), placement.n_ranks(), &program.channels, |mut member| {
-        let certified = verified.certified(member.endpoint.rank());
-        let mut recording = Recording::default();
-        let mut stage = Sleeper { costs, placement };
-        member.control.barrier().expect("all are here");
-        execute_recorded(&certified, 0, &mut member.endpoint, &boundary, &mut stage, &mut recording).expect("it runs");
-        member.close();
-        let computes = recording.spans().iter().filter(|span| matches!(span.did, Did::Compute(_)));
-        let last = computes.map(|span| span.end).max().expect("it computes");
-        (recording.began(), recording.began() + last)
+    let (n_ranks, channels) = (program.extent.placement.n_ranks(), program.channels.clone());
+    let spec = MemorySpec { n_ranks, channels, capacity, deadline: Duration::from_secs(60) };
+    let builders = memory_fabric(spec).expect("the channels are between the ranks");
+    let times: Vec<(Instant, Instant)> = thread::scope(|scope| {
+        let ranks = builders.into_iter().map(|builder| scope.spawn(move || run_rank(builder, verified, costs)));
+        let ranks: Vec<_> = ranks.collect();
+        ranks.into_iter().map(|rank| rank.join().expect("no rank panics")).collect()
     });
-    let first: Instant = times.iter().map(|(began, _)| *began).min().expect("a rank");
+    let first = times.iter().map(|(began, _)| *began).min().expect("a rank");
     let last = times.iter().map(|(_, ended)| *ended).max().expect("a rank");
     (last - first).as_secs_f64() * 1e6
 }
