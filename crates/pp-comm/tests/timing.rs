@@ -127,6 +127,7 @@ const SCHEDULES: [(ScheduleKind, u32, u32, u32); 7] = [
 ];
 
 #[test]
+#[ignore = "it measures time: `cargo xtask ci timing`"]
 fn a_step_of_sleeping_stages_takes_as_long_as_foretold() {
     for (kind, pp, vp, microbatches) in SCHEDULES {
         let spec = ScheduleSpec { schedule: Some(kind), ..ScheduleSpec::new(pp, vp, microbatches) };

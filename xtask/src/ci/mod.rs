@@ -46,6 +46,8 @@ enum Step {
     Examples,
     /// Every small schedule under every policy is proved, or refused by the stated rule
     Sweep,
+    /// The simulator foretells what the executor takes over stages that sleep, within 5 %
+    Timing,
     /// The schedule core packs, and builds from its package
     Package,
     /// Licences and advisories, where cargo-deny is installed
@@ -112,6 +114,9 @@ impl Step {
             Step::Lints => lints::check(),
             Step::Examples => examples(),
             Step::Sweep => sweep::check(),
+            Step::Timing => {
+                succeeds(cargo().args(["test", "--package", "pp-comm", "--test", "timing", "--", "--ignored"]))
+            }
             Step::Package => package::check(),
             Step::Deny => deny(),
             Step::Size => size::report(),

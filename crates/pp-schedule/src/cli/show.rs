@@ -94,13 +94,21 @@ fn figures(subject: &Subject<'_>) -> String {
     text.push('\n');
     let mut rows =
         vec![["rank", "warmup", "steady", "cooldown", "peak activations in flight"].map(str::to_owned).to_vec()];
+    let puts_off = report.ranks.iter().any(|rank| rank.peak_deferred > 0);
+    if puts_off {
+        rows[0].push("with weight gradients put off".to_owned());
+    }
     for (rank, works) in (0..).map(Rank).zip(subject.source.order().rows()) {
         let (warmup, steady, cooldown) = match subject.source.config() {
             Some(config) => phases_of(config, rank, works),
             None => phases(works),
         };
         let mut row = [rank.0, warmup, steady, cooldown].map(|count| count.to_string()).to_vec();
-        row.push(report.ranks[rank.idx()].peak_saved.to_string());
+        let figures = &report.ranks[rank.idx()];
+        row.push(figures.peak_in_flight.to_string());
+        if puts_off {
+            row.push(figures.peak_saved.to_string());
+        }
         rows.push(row);
     }
     text.push_str(&columns(&rows));
