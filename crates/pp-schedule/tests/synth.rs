@@ -12,7 +12,7 @@ use pp_schedule::{Extent, Order, Work, WorkKind};
 /// Forward, input gradient, weight gradient, latency.
 const COSTS: [[u64; 4]; 5] = [[1, 1, 1, 0], [2, 3, 1, 0], [10, 12, 8, 1], [5, 4, 9, 3], [3, 1, 0, 7]];
 /// Enough to try every part of the search, little enough for a grid.
-const LITTLE: Budget = Budget { plays: 30, moves: 400, thrift: 6 };
+const LITTLE: Budget = Budget { plays: 30, moves: 400, polish: 200, thrift: 6 };
 
 fn problem((pp, n_chunks, m): (u32, u32, u32), cost: [u64; 4], memory: Option<u64>) -> Problem {
     let [forward, backward_input, backward_weight, latency] = cost;
@@ -43,7 +43,9 @@ fn peak(row: &[Work]) -> u64 {
 
 /// Everything that has to hold of a solution.
 fn check(problem: &Problem, solution: &Solution) {
-    assert_eq!(timeline(problem, solution).makespan(), solution.makespan, "{problem:?}");
+    let timeline = timeline(problem, solution);
+    assert_eq!(timeline.makespan(), solution.makespan, "{problem:?}");
+    assert_eq!(timeline.longest_stage(), solution.longest_stage, "{problem:?}");
     assert!(solution.lower_bound <= solution.makespan, "{problem:?}: below the bound");
     let peaks: Vec<u64> = solution.rows.iter().map(|row| peak(row)).collect();
     assert_eq!(peaks, solution.peak, "{problem:?}");
@@ -124,7 +126,7 @@ fn limits_are_those_of_the_papers() {
 fn the_bound_falls_with_memory() {
     for cost in COSTS {
         let bounds = (4..20).map(|limit| {
-            search_within(&problem((4, 2, 6), cost, Some(limit)), Budget { plays: 1, moves: 0, thrift: 0 })
+            search_within(&problem((4, 2, 6), cost, Some(limit)), Budget { plays: 1, moves: 0, polish: 0, thrift: 0 })
                 .expect("valid")
                 .lower_bound
         });

@@ -1,7 +1,8 @@
 //! `zb`: the zero-bubble orders of sail-sg's zero-bubble-pipeline-parallelism, whose length is compared and nothing else.
 //!
 //! Both orders, theirs as recorded and ours as searched, are played out by this project's simulator under the question's
-//! costs. Ours must not be longer, and must not hold more: neither than the question's limit nor than theirs.
+//! costs. Ours must not be longer, and must not hold more than the limit. `zb` states its limit; for the V's schedules it is a
+//! rule read off what they hold ([`limits`]), so there ours must not hold more than theirs either.
 
 use anyhow::{Context, Result, bail};
 use pp_schedule::simulate::{Costs, Link, StageCosts, Timeline};
@@ -49,9 +50,9 @@ pub(super) fn beaten(recorded: &Map<String, Value>, ours: &Map<String, Value>) -
     if ours > theirs {
         return Ok(Some(format!("makespan: recorded {theirs}, ours {ours}, which is longer")));
     }
-    let most = problem.memory.map_or(their_peak, |limit| limit.min(their_peak));
-    let held =
-        || format!("half-activations held at most: recorded {their_peak}, limit {:?}, ours {our_peak}", problem.memory);
+    let limit = problem.memory.unwrap_or(u64::MAX);
+    let most = if problem.n_chunks == 2 { limit.min(their_peak) } else { limit };
+    let held = || format!("half-activations held at most: recorded {their_peak}, limit {limit}, ours {our_peak}");
     Ok((our_peak > most).then(held))
 }
 

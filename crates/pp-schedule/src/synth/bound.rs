@@ -1,4 +1,4 @@
-//! How short an order can be at most: what no order can be shorter than.
+//! What no order can be shorter than.
 //!
 //! For each rank, the largest of
 //! - what has to happen before its first forward, and all its work;
@@ -8,12 +8,22 @@
 //!   as many as there are, or as fit the limit;
 //! - with two chunks, the same for the second chunk's first forward, before which only the first chunk's can run;
 //!
-//! and, for all, one microbatch's way there and back.
+//! and, for all, one microbatch's way there and back. What a rank takes from its own start on is bounded by the same without
+//! what comes before its first forward or after its last input gradient.
 
 use super::shape::{FORWARD, INPUT, Shape, WEIGHT};
 
-/// No order of the shape is shorter.
-pub(super) fn lower_bound(shape: &Shape) -> u64 {
+/// What no order of a shape is shorter than.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Bounds {
+    /// From the first rank's start to the last one's end.
+    pub(super) length: u64,
+    /// The longest that a rank takes from its own start to its own end.
+    pub(super) stage: u64,
+}
+
+/// The bounds of a shape.
+pub(super) fn bounds(shape: &Shape) -> Bounds {
     let [f, b, w] = [shape.cost[FORWARD], shape.cost[INPUT], shape.cost[WEIGHT]];
     let last = shape.n_stages - 1;
     // The earliest a stage can start its first forward; its first input gradient; and what follows its last.
@@ -41,7 +51,13 @@ pub(super) fn lower_bound(shape: &Shape) -> u64 {
         // The second chunk's forward has to fit as well.
         let first_forwards = (shape.m as u64).min((shape.limit - 2) / 2);
         let turning = if shape.n_chunks == 2 { forward[last] + work - first_forwards * f } else { 0 };
-        whole.max(back).max(waiting).max(turning)
+        let length = whole.max(back).max(waiting).max(turning);
+        // From its own start on a rank has all its work, and waits as long for a microbatch to come back.
+        (length, work.max(waiting - forward[first]).max(turning.saturating_sub(forward[first])))
     };
-    (0..shape.n_ranks).map(of_rank).fold(input[0] + b + w, u64::max)
+    let of_ranks = (0..shape.n_ranks).map(of_rank);
+    of_ranks.fold(Bounds { length: input[0] + b + w, stage: 0 }, |bounds, (length, stage)| Bounds {
+        length: bounds.length.max(length),
+        stage: bounds.stage.max(stage),
+    })
 }

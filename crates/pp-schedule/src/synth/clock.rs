@@ -201,20 +201,25 @@ impl Clock {
         copy(&self.shape, &self.from, &self.at, &self.counts, &self.kept, &mut self.tried);
     }
 
-    /// A chain of kept computations that lets none start earlier, from the last to the first, as (rank, position).
-    /// `coin` says where it begins, and which way to go where there are two.
-    pub(super) fn critical_path(&self, words: &Words, path: &mut Vec<(usize, usize)>, mut coin: impl FnMut() -> bool) {
-        path.clear();
-        let shape = &self.shape;
-        let len = shape.row_len();
+    /// One of the ranks that end last.
+    pub(super) fn last_rank(&self, mut coin: impl FnMut() -> bool) -> usize {
         let length = self.length();
-        let mut last = (0..shape.n_ranks).filter(|&rank| self.kept.end[rank] == length);
-        let mut rank = last.next().unwrap_or(0);
-        for other in last {
-            if coin() {
-                rank = other;
-            }
-        }
+        let mut last = (0..self.shape.n_ranks).filter(|&rank| self.kept.end[rank] == length);
+        let first = last.next().unwrap_or(0);
+        last.fold(first, |chosen, other| if coin() { other } else { chosen })
+    }
+
+    /// A chain of kept computations that lets none start earlier, from a rank's last to the first, as (rank, position).
+    /// `coin` says which way to go where there are two.
+    pub(super) fn critical_path(
+        &self,
+        words: &Words,
+        mut rank: usize,
+        path: &mut Vec<(usize, usize)>,
+        mut coin: impl FnMut() -> bool,
+    ) {
+        path.clear();
+        let len = self.shape.row_len();
         let mut at = len - 1;
         loop {
             path.push((rank, at));
@@ -257,6 +262,13 @@ impl Clock {
         self.kept.end.iter().copied().max().unwrap_or(0)
     }
 
+    /// The longest that a rank takes from its own start to its own end, and which rank it is; of the words played last.
+    pub(super) fn longest_stage(&self) -> (u64, usize) {
+        let len = self.shape.row_len();
+        let stages = (0..self.shape.n_ranks).map(|rank| (self.tried.end[rank] - self.tried.start[rank * len], rank));
+        stages.max().unwrap_or((0, 0))
+    }
+
     /// When a rank's computations start.
     pub(super) fn starts(&self, rank: usize) -> &[u64] {
         &self.kept.start[self.row(rank)]
@@ -267,6 +279,7 @@ impl Clock {
 fn copy(shape: &Shape, from: &[usize], at: &[usize], counts: &[[u32; 6]], source: &Times, target: &mut Times) {
     let len = shape.row_len();
     for rank in 0..shape.n_ranks {
+        target.end[rank] = source.end[rank];
         if from[rank] == at[rank] {
             continue;
         }
@@ -274,7 +287,6 @@ fn copy(shape: &Shape, from: &[usize], at: &[usize], counts: &[[u32; 6]], source
         let first = source.before[stretch.start];
         target.start[stretch.clone()].copy_from_slice(&source.start[stretch.clone()]);
         target.before[stretch.clone()].copy_from_slice(&source.before[stretch]);
-        target.end[rank] = source.end[rank];
         for kind in [FORWARD, INPUT] {
             for chunk in 0..shape.n_chunks {
                 let letter = kind * shape.n_chunks + chunk;

@@ -18,7 +18,7 @@ pub(super) fn grow(small: &Shape, words: &Words, large: &Shape) -> Option<Found>
     let mut clock = Clock::new(*small);
     let length = clock.set(words, NEVER)?;
     if more == 0 {
-        return Some(Found { length, words: words.clone() });
+        return Some(Found { length, stage: clock.longest_stage().0, words: words.clone() });
     }
     let mut grown_clock = Clock::new(*large);
     let mut best: Option<Found> = None;
@@ -39,7 +39,7 @@ pub(super) fn grow(small: &Shape, words: &Words, large: &Shape) -> Option<Found>
             }
             let latest = best.as_ref().map_or(NEVER, |best| best.length - 1);
             if let Some(length) = grown_clock.set(&grown, latest) {
-                best = Some(Found { length, words: grown });
+                best = Some(Found { length, stage: grown_clock.longest_stage().0, words: grown });
             }
         }
     }

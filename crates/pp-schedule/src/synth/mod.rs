@@ -87,8 +87,8 @@ pub fn search_within(problem: &Problem, budget: Budget) -> Result<Solution, Synt
     problem.check()?;
     let shape = Shape::new(problem);
     let mut solver = Solver::new(budget);
-    let (found, bound) = solver.solve(&shape);
-    Ok(Solution::new(problem, &shape, &found, bound, solver.tried))
+    let (found, bounds) = solver.solve(&shape);
+    Ok(Solution::new(problem, &shape, &found, bounds.length, solver.tried))
 }
 
 /// V-Half at unit costs: about half of 1F1B's memory ([`limits::v_half`]).

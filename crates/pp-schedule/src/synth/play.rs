@@ -4,6 +4,7 @@
 //! microbatch that is on its way still finds room for its second forward on this rank: so the oldest microbatch can always
 //! go on and no play gets stuck.
 
+use super::climb::Found;
 use super::policy::{By, Policy};
 use super::shape::{FORWARD, INPUT, Letter, NEVER, Shape, WEIGHT, Words};
 
@@ -17,9 +18,11 @@ pub(super) struct Player {
     counts: Vec<[u32; 6]>,
     memory: Vec<u64>,
     free: Vec<u64>,
+    /// When each rank starts.
+    first: Vec<u64>,
     wake: Vec<u64>,
     last: Vec<usize>,
-    pub(super) words: Words,
+    words: Words,
 }
 
 impl Player {
@@ -33,6 +36,7 @@ impl Player {
             counts: vec![[0; 6]; n],
             memory: vec![0; n],
             free: vec![0; n],
+            first: vec![0; n],
             wake: vec![0; n],
             last: vec![INPUT; n],
             words: vec![Vec::with_capacity(shape.row_len()); n],
@@ -55,8 +59,8 @@ impl Player {
         self.words.iter_mut().for_each(Vec::clear);
     }
 
-    /// Plays it out; the length, or nothing once it cannot be shorter than `stop`.
-    pub(super) fn play(&mut self, policy: &Policy, stop: u64) -> Option<u64> {
+    /// Plays a policy out: the length and the longest stage, if the pair is less than `best`.
+    pub(super) fn play(&mut self, policy: &Policy, best: (u64, u64)) -> Option<(u64, u64)> {
         self.reset();
         let total = self.shape.row_len() * self.shape.n_ranks;
         let mut length = 0;
@@ -71,7 +75,7 @@ impl Player {
                 Choice::Take(letter) => {
                     let end = self.take(rank, letter, now);
                     length = length.max(end);
-                    if end + self.shape.work_left(&self.counts[rank]) >= stop {
+                    if end + self.shape.work_left(&self.counts[rank]) > best.0 {
                         return None;
                     }
                     played += 1;
@@ -79,7 +83,18 @@ impl Player {
                 Choice::Wait(until) => self.wake[rank] = until,
             }
         }
-        Some(length)
+        let times = (length, self.longest_stage());
+        (times < best).then_some(times)
+    }
+
+    /// The order that was played last.
+    pub(super) fn found(&self, (length, stage): (u64, u64)) -> Found {
+        Found { length, stage, words: self.words.clone() }
+    }
+
+    /// The longest that a rank took from its own start to its own end in the last play.
+    fn longest_stage(&self) -> u64 {
+        self.free.iter().zip(&self.first).map(|(end, first)| end - first).max().unwrap_or(0)
     }
 
     fn admits(&self, policy: &Policy, rank: usize, chunk: usize) -> bool {
@@ -158,6 +173,9 @@ impl Player {
         let microbatch = self.counts[rank][letter] as usize;
         let stage = shape.stage_of(rank, chunk);
         let end = now + shape.cost[kind];
+        if self.words[rank].is_empty() {
+            self.first[rank] = now;
+        }
         self.counts[rank][letter] += 1;
         self.words[rank].push(letter as Letter);
         self.free[rank] = end;

@@ -18,6 +18,8 @@ pub struct Solution {
     pub rows: Vec<Vec<Work>>,
     /// When the last computation ends, in ticks.
     pub makespan: u64,
+    /// The longest that a rank takes from its own first computation to its own last.
+    pub longest_stage: u64,
     /// No order within the limit is shorter.
     pub lower_bound: u64,
     /// The most half-activations that each rank holds.
@@ -59,6 +61,7 @@ impl Solution {
             microbatches: problem.microbatches,
             rows: found.words.iter().enumerate().map(row).collect(),
             makespan: found.length,
+            longest_stage: found.stage,
             lower_bound,
             peak: peaks(shape, &found.words),
             tried,

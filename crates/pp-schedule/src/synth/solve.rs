@@ -1,7 +1,7 @@
 //! The search as a whole: seeds from policies, few microbatches first, ranks far apart first, then climbs.
 
-use super::bound::lower_bound;
-use super::climb::{Found, climb};
+use super::bound::{Bounds, bounds};
+use super::climb::{Found, climb, polish};
 use super::clock::Clock;
 use super::grow::grow;
 use super::play::Player;
@@ -36,16 +36,19 @@ impl Solver {
         Self { budget, tried: Tried::default() }
     }
 
-    /// The best order found, and a lower bound.
-    pub(super) fn solve(&mut self, shape: &Shape) -> (Found, u64) {
-        let bound = lower_bound(shape);
+    /// The best order found, and lower bounds.
+    pub(super) fn solve(&mut self, shape: &Shape) -> (Found, Bounds) {
+        let bounds = bounds(shape);
         let moves = if shape.n_chunks == 1 { self.budget.moves / ONE_CHUNK } else { self.budget.moves };
-        let found = self.search(shape, bound, moves);
-        (self.save(shape, found), bound)
+        let found = self.search(shape, bounds, moves);
+        let (found, tried) = polish(shape, found, bounds.stage, self.budget.polish, self.tried.moves);
+        self.tried.moves += tried;
+        (self.save(shape, found), bounds)
     }
 
-    fn search(&mut self, shape: &Shape, bound: u64, moves: u64) -> Found {
-        let mut seeds = self.seeds(shape, bound);
+    fn search(&mut self, shape: &Shape, bounds: Bounds, moves: u64) -> Found {
+        let bound = bounds.length;
+        let mut seeds = self.seeds(shape, bounds);
         let reached = seeds.iter().any(|seed| seed.length <= bound);
         if moves == 0 || reached {
             return best(seeds);
@@ -59,10 +62,10 @@ impl Solver {
         }
         let grown = |found: &Found| grow(&small, &found.words, shape);
         seeds.extend(approach.iter().filter_map(grown));
-        let small_bound = lower_bound(&small);
-        let mut small_seeds = self.seeds(&small, small_bound);
+        let small_bounds = super::bound::bounds(&small);
+        let mut small_seeds = self.seeds(&small, small_bounds);
         small_seeds.extend(approach);
-        let found = self.refine(&small, small_bound, small_seeds, small_share);
+        let found = self.refine(&small, small_bounds.length, small_seeds, small_share);
         seeds.extend(grown(&found));
         self.refine(shape, bound, seeds, moves - far - small_share)
     }
@@ -73,12 +76,12 @@ impl Solver {
         let mut words: Option<Words> = None;
         for percent in FAR {
             let far = shape.distant(percent);
-            let bound = lower_bound(&far);
+            let bounds = bounds(&far);
             let seed = match words.take() {
-                None => best(self.seeds(&far, bound)),
+                None => best(self.seeds(&far, bounds)),
                 Some(words) => timed(&far, words),
             };
-            let found = self.climb(&far, seed, bound, moves / FAR.len() as u64);
+            let found = self.climb(&far, seed, bounds.length, moves / FAR.len() as u64);
             orders.push(timed(shape, found.words.clone()));
             words = Some(found.words);
         }
@@ -87,7 +90,7 @@ impl Solver {
 
     /// Climbs from the best seeds with half of the moves, then from the best of what they gave with the rest.
     fn refine(&mut self, shape: &Shape, bound: u64, mut seeds: Vec<Found>, moves: u64) -> Found {
-        seeds.sort_by_key(|seed| seed.length);
+        seeds.sort_by_key(Found::times);
         seeds.dedup_by(|a, b| a.words == b.words);
         seeds.truncate(SEEDS);
         let share = moves / (2 * seeds.len() as u64);
@@ -108,22 +111,25 @@ impl Solver {
     }
 
     /// The best order of the plain policies and, with two chunks, the best ones of the regular patterns.
-    fn seeds(&mut self, shape: &Shape, bound: u64) -> Vec<Found> {
+    fn seeds(&mut self, shape: &Shape, bounds: Bounds) -> Vec<Found> {
         let mut player = Player::new(*shape);
-        let mut seeds = Vec::new();
-        let mut shortest = NEVER;
+        let mut plain_best: Option<Found> = None;
         for policy in plain(shape).iter().take(self.budget.plays as usize) {
             self.tried.plays += 1;
-            if let Some(length) = player.play(policy, shortest) {
-                shortest = length;
-                seeds = vec![Found { length, words: player.words.clone() }];
-                if length <= bound {
-                    return seeds;
+            let most = plain_best.as_ref().map_or((NEVER, NEVER), Found::times);
+            if let Some(times) = player.play(policy, most) {
+                let done = times <= (bounds.length, bounds.stage);
+                plain_best = Some(player.found(times));
+                if done {
+                    break;
                 }
             }
         }
-        if shape.n_chunks == 2 {
-            seeds.extend(Pattern::STARTS.iter().filter_map(|&start| self.pattern(shape, &mut player, start, bound)));
+        let mut seeds: Vec<Found> = plain_best.into_iter().collect();
+        let reached = seeds.iter().any(|seed| seed.length <= bounds.length);
+        if shape.n_chunks == 2 && !reached {
+            let patterns = Pattern::STARTS.iter();
+            seeds.extend(patterns.filter_map(|&start| self.pattern(shape, &mut player, start, bounds.length)));
         }
         seeds
     }
@@ -141,9 +147,9 @@ impl Solver {
                 }
                 left -= 1;
                 self.tried.plays += 1;
-                let shortest = best.as_ref().map_or(NEVER, |best| best.length);
-                if let Some(length) = player.play(&next.policy(shape), shortest) {
-                    best = Some(Found { length, words: player.words.clone() });
+                let most = best.as_ref().map_or((NEVER, NEVER), |best| (best.length, 0));
+                if let Some(times) = player.play(&next.policy(shape), most) {
+                    best = Some(player.found(times));
                     at = next;
                 }
             }
@@ -164,11 +170,11 @@ impl Solver {
             let mut player = Player::new(tight);
             let saved = plain(&tight).iter().take(self.budget.thrift as usize).find_map(|policy| {
                 self.tried.plays += 1;
-                player.play(policy, found.length + 1)
+                player.play(policy, (found.length, found.stage + 1))
             });
             match saved {
-                Some(length) => {
-                    found = Found { length, words: player.words.clone() };
+                Some(times) => {
+                    found = player.found(times);
                     high = peak(&found);
                 }
                 None => low = limit + 1,
@@ -180,10 +186,11 @@ impl Solver {
 
 /// Words with their length under other costs.
 fn timed(shape: &Shape, words: Words) -> Found {
-    let length = Clock::new(*shape).set(&words, NEVER).unwrap_or(NEVER);
-    Found { length, words }
+    let mut clock = Clock::new(*shape);
+    let length = clock.set(&words, NEVER).unwrap_or(NEVER);
+    Found { length, stage: clock.longest_stage().0, words }
 }
 
 fn best(found: Vec<Found>) -> Found {
-    found.into_iter().min_by_key(|found| found.length).unwrap_or_else(|| unreachable!("plain policies never get stuck"))
+    found.into_iter().min_by_key(Found::times).unwrap_or_else(|| unreachable!("plain policies never get stuck"))
 }
