@@ -1,4 +1,4 @@
-//! When the computations of words run, kept up to date while the words change.
+//! When the computations of words run, kept up to date as they change.
 //!
 //! A change of one rank's word at some position cannot touch what starts, on any rank, before that position's turn comes.
 //! So only what follows is played again; and it is given up as soon as a rank could not end in time even without waiting
@@ -163,8 +163,7 @@ impl Clock {
             self.left[rank] = left;
             self.tried.end[rank] = free;
         }
-        let ended = self.at.iter().all(|&at| at == len);
-        if ended { self.free.iter().copied().max() } else { None }
+        if self.at.iter().all(|&at| at == len) { self.free.iter().copied().max() } else { None }
     }
 
     /// When what a computation needs is there, if that is known.
@@ -265,8 +264,8 @@ impl Clock {
     /// The longest that a rank takes from its own start to its own end, and which rank it is; of the words played last.
     pub(super) fn longest_stage(&self) -> (u64, usize) {
         let len = self.shape.row_len();
-        let stages = (0..self.shape.n_ranks).map(|rank| (self.tried.end[rank] - self.tried.start[rank * len], rank));
-        stages.max().unwrap_or((0, 0))
+        let stage = |rank: usize| (self.tried.end[rank] - self.tried.start[rank * len], rank);
+        (0..self.shape.n_ranks).map(stage).max().unwrap_or((0, 0))
     }
 
     /// When a rank's computations start.

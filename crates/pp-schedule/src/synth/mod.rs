@@ -17,7 +17,9 @@
 //!    of few that is opened in its middle and repeated there.
 //! 4. **Ranks far apart first** (`solve`): the first climbs are made with a larger latency, which keeps orders that lose a
 //!    little with every microbatch from being taken for good ones.
-//! 5. **Thrift** (`solve`): last, plain policies are tried with tighter limits, and a schedule as short that holds less is
+//! 5. **Polish** (`climb`): of orders of one length the one is better whose longest stage is shorter, the time that a rank
+//!    takes from its own start to its own end: it is what counts where steps follow each other without a barrier.
+//! 6. **Thrift** (`solve`): last, plain policies are tried with tighter limits, and an order as short that holds less is
 //!    taken instead.
 //!
 //! It ends early where an order is as short as the lower bound (`bound`), which is then the optimum. Otherwise it ends with

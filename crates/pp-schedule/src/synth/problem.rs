@@ -82,7 +82,7 @@ pub struct Budget {
     pub plays: u32,
     /// Most moves tried, in all climbs together; with one chunk, a tenth.
     pub moves: u64,
-    /// Most moves tried after that to make the longest stage shorter.
+    /// Most moves tried after that to make the longest stage shorter; with two chunks, a third.
     pub polish: u64,
     /// Most policies played out under each tighter limit.
     pub thrift: u32,
@@ -90,7 +90,7 @@ pub struct Budget {
 
 impl Budget {
     /// What [`super::search`] does: some tenths of a second for 8 ranks and 32 microbatches where the bound is not reached.
-    pub const DEFAULT: Self = Self { plays: 400, moves: 120_000, polish: 20_000, thrift: 60 };
+    pub const DEFAULT: Self = Self { plays: 400, moves: 120_000, polish: 60_000, thrift: 60 };
     /// Policies only, for searches among many problems.
     pub const QUICK: Self = Self { plays: 100, moves: 0, polish: 0, thrift: 0 };
 }

@@ -24,6 +24,8 @@ const SMALL_SHARE: u64 = 3;
 const SEEDS: usize = 3;
 /// With one chunk a policy alone has been as short as any climb wherever both were tried, so climbs get a tenth.
 const ONE_CHUNK: u64 = 10;
+/// With two, the longest stage is mostly given by the length, so polishing gets a third.
+const TWO_CHUNKS: u64 = 3;
 
 /// One run of the search.
 pub(super) struct Solver {
@@ -39,9 +41,11 @@ impl Solver {
     /// The best order found, and lower bounds.
     pub(super) fn solve(&mut self, shape: &Shape) -> (Found, Bounds) {
         let bounds = bounds(shape);
-        let moves = if shape.n_chunks == 1 { self.budget.moves / ONE_CHUNK } else { self.budget.moves };
+        let Budget { moves, polish: polishing, .. } = self.budget;
+        let (moves, polishing) =
+            if shape.n_chunks == 1 { (moves / ONE_CHUNK, polishing) } else { (moves, polishing / TWO_CHUNKS) };
         let found = self.search(shape, bounds, moves);
-        let (found, tried) = polish(shape, found, bounds.stage, self.budget.polish, self.tried.moves);
+        let (found, tried) = polish(shape, found, bounds.stage, polishing, self.tried.moves);
         self.tried.moves += tried;
         (self.save(shape, found), bounds)
     }
