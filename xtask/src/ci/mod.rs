@@ -46,6 +46,8 @@ enum Step {
     Examples,
     /// Every small schedule under every policy is proved, or refused by the stated rule
     Sweep,
+    /// Recorded zero-bubble orders are not shorter than what the search finds
+    Golden,
     /// The simulator foretells what the executor takes over stages that sleep, within 5 %
     Timing,
     /// The schedule core packs, and builds from its package
@@ -114,6 +116,10 @@ impl Step {
             Step::Lints => lints::check(),
             Step::Examples => examples(),
             Step::Sweep => sweep::check(),
+            Step::Golden => {
+                let check = ["run", "--quiet", "--release", "--package", "xtask", "--", "golden", "check"];
+                succeeds(cargo().args(check).arg("tests/golden/zb.jsonl.gz"))
+            }
             Step::Timing => {
                 succeeds(cargo().args(["test", "--package", "pp-comm", "--test", "timing", "--", "--ignored"]))
             }
