@@ -154,6 +154,32 @@ fn what_is_wrong_is_named_by_row_column_and_token() {
     }
 }
 
+fn command(words: &[&str]) -> (u8, String) {
+    let parsed = Cli::try_parse_from(["pp-schedule"].iter().chain(words)).expect("valid flags");
+    let mut out = Vec::new();
+    let done = run(&parsed.command, &mut out);
+    let text = String::from_utf8(out).expect("text");
+    done.map_or_else(|error| (error.exit_code(), format!("{text}{error}")), |()| (0, text))
+}
+
+#[test]
+fn a_searched_order_keeps_to_its_limit_and_says_how_good_it_is() {
+    let (code, text) = command(&["search", "--pp", "2", "--vp", "2", "-m", "4", "--memory", "v-min"]);
+    assert!(code == 0 && text.contains("no order within the limit is shorter"), "{text}");
+    let (code, csv) = command(&["search", "--pp", "3", "-m", "5", "--memory", "zb-h1", "--format", "csv"]);
+    let order = Grid::parse(&csv).expect("torch's text").to_order().expect("an order");
+    assert_eq!((code, order.extent().microbatches), (0, 5));
+    for (words, part) in [
+        (["--memory", "0.5"], "the smallest that works is 1"),
+        (["--memory", "zb-v"], "--memory zb-v is for --vp 2, but --vp is 1; use --vp 2"),
+        (["-F", "1,2,3"], "a search takes the same costs on every stage"),
+        (["-m", "100000"], "at most 65536 are searched"),
+    ] {
+        let (code, text) = command(&[&["search", "--pp", "3"][..], &words].concat());
+        assert!(code == 2 && text.contains(part), "{words:?}: {text}");
+    }
+}
+
 #[test]
 fn stages_may_be_dealt_as_a_v() {
     for text in ["0F0,3F0\n1F0,2F0\n", "0F0,0SEND_F0,3RECV_F0,3F0\n1RECV_F0,1F0,2F0,2SEND_F0\n"] {

@@ -9,7 +9,7 @@ use super::decimal::Decimal;
 use super::source::read_text;
 use crate::format::chrome::{self, MeasuredCosts};
 use crate::ids::Stage;
-use crate::order::Order;
+use crate::placement::Placement;
 use crate::simulate::{Costs, Link, Scale, StageBytes, StageCosts};
 
 /// The largest cost, in ticks: sums over the largest program stay within 64 bits.
@@ -77,13 +77,12 @@ impl Priced {
 }
 
 impl CostArgs {
-    /// The costs for an order.
-    pub(super) fn price(&self, order: &Order) -> Result<Priced, CommandError> {
-        let n_stages = order.extent().placement.n_stages() as usize;
-        let vp = order.extent().placement.n_chunks();
+    /// The costs for stages so placed.
+    pub(super) fn price(&self, placement: Placement) -> Result<Priced, CommandError> {
+        let (n_stages, vp) = (placement.n_stages() as usize, placement.n_chunks());
         let bytes = self.bytes(n_stages)?;
         if let Some(path) = &self.costs_from {
-            return self.measured(path, order, bytes);
+            return self.measured(path, placement, bytes);
         }
         if self.forward.is_empty() {
             return self.unit_costs(n_stages, vp, bytes);
@@ -97,10 +96,10 @@ impl CostArgs {
     }
 
     /// The medians of a trace; times given beside it are in milliseconds.
-    fn measured(&self, path: &Path, order: &Order, bytes: Vec<StageBytes>) -> Result<Priced, CommandError> {
+    fn measured(&self, path: &Path, placement: Placement, bytes: Vec<StageBytes>) -> Result<Priced, CommandError> {
         let bad = |why: String| CommandError::Input { file: path.display().to_string(), why };
         let recorded = chrome::read(&read_text(path)?).map_err(|error| bad(error.to_string()))?;
-        let (theirs, ours) = (recorded.extent.placement, order.extent().placement);
+        let (theirs, ours) = (recorded.extent.placement, placement);
         if theirs.n_stages() != ours.n_stages() {
             let (theirs, ours) = (theirs.n_stages(), ours.n_stages());
             return Err(bad(format!(

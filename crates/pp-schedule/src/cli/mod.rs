@@ -7,6 +7,7 @@ mod figures;
 mod output;
 mod plan;
 mod policy;
+mod search;
 mod shell;
 mod show;
 mod simulate;
@@ -60,6 +61,11 @@ pub enum Command {
     /// Example: pp-schedule plan --pp 8 -m 64 --num-layers 32 --layer-cost 2.1ms,4.2ms --activation-bytes 500MB
     /// --weight-bytes 2GB --memory 40GB
     Plan(Box<plan::PlanArgs>),
+    /// Search a zero-bubble order for given costs within a memory limit
+    ///
+    /// One chunk per rank, or two in a V; the same costs on every stage. Says how far from the shortest it can be. The order
+    /// is verified, drawn and run like any other: --format csv writes it for --schedule-csv.
+    Search(Box<search::SearchArgs>),
     /// Write a schedule in another format: torch's CSV, JSON or events
     ///
     /// Cells are kept as they are written: idle steps, marks, transfers and overlapped pairs too, and also of a schedule that
@@ -177,6 +183,12 @@ pub enum CommandError {
     /// A schedule cannot be judged (exit code 2).
     #[error(transparent)]
     Grid(#[from] crate::format::csv::GridError),
+    /// Nothing can be searched (exit code 2).
+    #[error(transparent)]
+    Search(#[from] crate::synth::SynthError),
+    /// An order that does not cover its step (exit code 1).
+    #[error(transparent)]
+    Order(#[from] crate::order::OrderError),
     /// Costs make no sense (exit code 2).
     #[error("{0}")]
     Costs(String),
@@ -210,12 +222,14 @@ impl CommandError {
             | Self::Request(_)
             | Self::Grid(_)
             | Self::Costs(_)
+            | Self::Search(_)
             | Self::PlanArgs(_)
             | Self::Plan(_) => 2,
             Self::Verify(_)
             | Self::Stuck(_)
             | Self::Unplayable(_)
             | Self::Refuted(_)
+            | Self::Order(_)
             | Self::NothingFits(_)
             | Self::Output(_)
             | Self::File { .. } => 1,
@@ -241,6 +255,7 @@ pub fn run(command: &Command, out: &mut dyn Write) -> Result<(), CommandError> {
         Command::Show(args) => show::run(args, out),
         Command::Simulate(args) => simulate::run(args, out),
         Command::Verify(args) => verify::run(args, out),
+        Command::Search(args) => search::run(args, out),
         Command::Convert(args) => convert::run(args, out),
         Command::Completions(args) => shell::completions(args, out),
         Command::Man(args) => shell::man(args, out),

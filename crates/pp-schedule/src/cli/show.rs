@@ -51,7 +51,7 @@ pub(super) fn run(args: &ShowArgs, out: &mut dyn Write) -> Result<(), CommandErr
     if let Some(rank) = args.actions {
         return args.output.put(&actions(&source, &verified, rank)?, out);
     }
-    let priced = CostArgs::default().price(source.order())?;
+    let priced = CostArgs::default().price(source.order().extent().placement)?;
     let timeline = Timeline::of_order(source.order(), &priced.costs)?;
     let report = Report::new(&timeline, |stage| priced.bytes_of(stage));
     let (width, colour) = (args.output.width(), args.output.may_colour());

@@ -43,11 +43,11 @@ impl Problem {
     }
 
     /// Which rank holds which stage.
-    pub(super) fn placement(&self) -> Placement {
+    pub(crate) fn placement(&self) -> Placement {
         if self.n_chunks == 2 { Placement::v(self.pp) } else { Placement::looped(self.pp, 1) }
     }
 
-    pub(super) fn check(&self) -> Result<(), SynthError> {
+    pub(crate) fn check(&self) -> Result<(), SynthError> {
         if !matches!(self.n_chunks, 1 | 2) {
             return Err(SynthError::Chunks { given: self.n_chunks });
         }

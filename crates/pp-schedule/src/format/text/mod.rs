@@ -18,7 +18,7 @@ use crate::simulate::{Scale, Timeline};
 /// The narrowest width a drawing fits into, in characters.
 pub const MIN_WIDTH: usize = 24;
 /// The most lines that a drawing takes if one with less detail takes fewer.
-const MAX_LINES: usize = 160;
+const MAX_LINES: usize = 100;
 /// The most rows of a panel.
 const MAX_ROWS: usize = 64;
 
