@@ -159,7 +159,10 @@ fn command(words: &[&str]) -> (u8, String) {
     let mut out = Vec::new();
     let done = run(&parsed.command, &mut out);
     let text = String::from_utf8(out).expect("text");
-    done.map_or_else(|error| (error.exit_code(), format!("{text}{error}")), |()| (0, text))
+    match done {
+        Ok(()) => (0, text),
+        Err(error) => (error.exit_code(), format!("{text}{error}")),
+    }
 }
 
 #[test]

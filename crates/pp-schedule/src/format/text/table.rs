@@ -5,6 +5,9 @@ use super::{Style, is_short, margin, time};
 use crate::format::palette;
 use crate::simulate::{Span, Timeline};
 
+/// The most columns that a computation takes, in the mean, if the table takes more than one panel.
+const MOST_COLUMNS: u64 = 4;
+
 /// A drawing's measures, in characters.
 struct Table<'a> {
     timeline: &'a Timeline,
@@ -28,7 +31,10 @@ pub(super) fn draw(timeline: &Timeline, style: Style<'_>) -> Option<String> {
     let n_columns = timeline.makespan() / column;
     let per_panel = (style.width.saturating_sub(margin) / cell) as u64;
     let n_panels = n_columns.checked_div(per_panel)? + 1;
-    if !is_short(usize::try_from(n_panels).ok()?, rows.len()) {
+    // Computations of many columns each are dashes for the most part, and say no more than one character per so much time.
+    let n_spans = rows.iter().map(Vec::len).sum::<usize>() as u64;
+    let is_drawn_out = n_panels > 1 && timeline.busy() / column > MOST_COLUMNS * n_spans;
+    if is_drawn_out || !is_short(usize::try_from(n_panels).ok()?, rows.len()) {
         return None;
     }
     let table = Table { timeline, style, margin, cell, column };
