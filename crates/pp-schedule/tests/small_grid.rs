@@ -143,7 +143,7 @@ fn bad_requests_name_the_flag_the_value_and_what_works() {
     assert_eq!(
         unknown,
         "unknown schedule `zigzag` (--schedule); known: 1f1b, dualpipe-v, gpipe, interleaved, interleaved-zb, looped-bfs, none, \
-         zb-h1, zb-h2, zb-v"
+         v-half, v-min, zb-h1, zb-h2, zb-v"
     );
     assert_eq!("GPipe".parse::<ScheduleKind>(), Ok(ScheduleKind::GPipe));
 }

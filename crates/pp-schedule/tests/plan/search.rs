@@ -3,7 +3,7 @@
 use pp_schedule::lower::lanes;
 use pp_schedule::plan::{Batch, Candidate, Machine, Part, Plan, Recompute, Request, Stages, Way, measured, plan};
 use pp_schedule::simulate::{Report, Timeline};
-use pp_schedule::{Order, Rank, ScheduleConfig, ScheduleKind, ScheduleSpec, SlotClass};
+use pp_schedule::{Order, Rank, ScheduleConfig, ScheduleKind, ScheduleSpec, Shape, SlotClass};
 
 use super::{everything, uneven};
 
@@ -25,7 +25,7 @@ fn all(request: &Request, way: &Way) -> Vec<Plain> {
             if vp == 1 && matches!(kind, ScheduleKind::LoopedBfs | ScheduleKind::InterleavedZb) {
                 continue;
             }
-            if vp == 2 && way.pp > 1 && matches!(kind, ScheduleKind::ZbV | ScheduleKind::DualPipeV) {
+            if vp == 2 && way.pp > 1 && kind.shape() == Shape::V {
                 continue;
             }
             let plain = ScheduleSpec { schedule: Some(kind), ..ScheduleSpec::new(way.pp, vp, m) };
