@@ -7,7 +7,7 @@ use clap::builder::PossibleValue;
 use clap::{Args, ValueEnum};
 
 use super::CommandError;
-use super::output::write_file;
+use super::output::put;
 use super::source::SourceArgs;
 use crate::format::any::{self, Format};
 use crate::format::grid::Grid;
@@ -71,11 +71,7 @@ pub(super) fn run(args: &ConvertArgs, out: &mut dyn Write) -> Result<(), Command
         let order = computations.to_order().map_err(|error| crate::import::no_order(&computations, error))?;
         document.grid = Grid::lowered_as_torch(&order).map_err(|error| CommandError::Refuted(error.to_string()))?;
     }
-    let text = any::write(&document, format);
-    match file {
-        None => Ok(out.write_all(text.as_bytes())?),
-        Some(path) => write_file(path, &text),
-    }
+    put(file, &any::write(&document, format), out)
 }
 
 fn format_of(file: Option<&Path>) -> Result<Format, CommandError> {

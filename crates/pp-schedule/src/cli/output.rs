@@ -19,7 +19,7 @@ const DEFAULT_WIDTH: usize = 100;
 
 /// The form of the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum Format {
+pub(super) enum Form {
     /// For people
     Text,
     /// For programs
@@ -38,9 +38,9 @@ pub(super) enum Format {
 #[derive(Clone, Debug, Args)]
 pub(super) struct OutputArgs {
     /// The form of the output
-    #[arg(long, value_enum, default_value_t = Format::Text, help_heading = "Output")]
-    pub(super) format: Format,
-    /// Write to a file, whole or not at all, instead of standard output
+    #[arg(long, value_enum, default_value_t = Form::Text, help_heading = "Output")]
+    pub(super) format: Form,
+    /// Write to a file, whole or not at all, instead of standard output (`-`)
     #[arg(long, short, value_name = "FILE", help_heading = "Output")]
     pub(super) output: Option<PathBuf>,
     /// Characters per line [default: the terminal's, or 100]
@@ -48,13 +48,16 @@ pub(super) struct OutputArgs {
     pub(super) width: Option<usize>,
 }
 
+/// The clock of a timeline of [`Timeline::of_order`].
+pub(super) const DEPENDENCIES_ONLY: &str = "dependencies only: any number of messages under way, side by side";
+
 /// What is put out: a schedule, what it costs, and when it runs.
 pub(super) struct Subject<'a> {
     pub(super) source: &'a Source,
     pub(super) priced: &'a Priced,
     pub(super) timeline: &'a Timeline,
     pub(super) report: &'a Report,
-    /// What was assumed of messages.
+    /// By which clock it was played out: what was assumed of messages.
     pub(super) clock: String,
 }
 
@@ -119,36 +122,43 @@ impl OutputArgs {
         out: &mut dyn Write,
     ) -> Result<(), CommandError> {
         let text = match self.format {
-            Format::Text => (texts.text)(subject),
-            Format::Json => (texts.json)(subject),
-            Format::Csv => (texts.csv)(subject),
-            Format::Svg => svg::draw(&subject.picture()),
-            Format::Chrome => chrome::to_string(&subject.trace())?,
-            Format::Html => html::page(&subject.picture()),
+            Form::Text => (texts.text)(subject),
+            Form::Json => (texts.json)(subject),
+            Form::Csv => (texts.csv)(subject),
+            Form::Svg => svg::draw(&subject.picture()),
+            Form::Chrome => chrome::to_string(&subject.trace())?,
+            Form::Html => html::page(&subject.picture()),
         };
         self.put(&text, out)
     }
 
     /// Puts a text out.
     pub(super) fn put(&self, text: &str, out: &mut dyn Write) -> Result<(), CommandError> {
-        match &self.output {
-            None => Ok(out.write_all(text.as_bytes())?),
-            Some(path) => write_file(path, text),
-        }
+        put(self.output.as_deref(), text, out)
     }
 }
 
-/// Writes a file whole or not at all: beside it first, then in its place.
-pub(super) fn write_file(path: &Path, text: &str) -> Result<(), CommandError> {
-    let bad = |error: std::io::Error| CommandError::File { file: path.display().to_string(), why: error.to_string() };
-    let name = path.file_name().ok_or_else(|| bad(std::io::Error::other("it has no file name")))?;
-    let mut beside = name.to_owned();
+/// Puts a text out: to a file, or to `out` if there is none or it is `-`.
+pub(super) fn put(file: Option<&Path>, text: &str, out: &mut dyn Write) -> Result<(), CommandError> {
+    match file.filter(|path| *path != Path::new("-")) {
+        None => Ok(out.write_all(text.as_bytes())?),
+        Some(path) => write_file(path, text)
+            .map_err(|error| CommandError::File { file: path.display().to_string(), why: error.to_string() }),
+    }
+}
+
+/// Writes a file whole or not at all: beside it first, then in its place. What is no file, such as a pipe or `/dev/null`, stays
+/// what it is, and a link keeps pointing where it does.
+fn write_file(path: &Path, text: &str) -> std::io::Result<()> {
+    let path = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    if std::fs::metadata(&path).is_ok_and(|there| !there.is_file()) {
+        return std::fs::write(&path, text);
+    }
+    let mut beside = path.file_name().ok_or_else(|| std::io::Error::other("it has no file name"))?.to_owned();
     beside.push(format!(".{}.part", std::process::id()));
     let beside = path.with_file_name(beside);
-    let done = std::fs::write(&beside, text).and_then(|()| std::fs::rename(&beside, path));
-    done.map_err(|error| {
+    std::fs::write(&beside, text).and_then(|()| std::fs::rename(&beside, &path)).inspect_err(|_| {
         // What is left of it is of no use; that it cannot be removed changes nothing.
         let _ = std::fs::remove_file(&beside);
-        bad(error)
     })
 }

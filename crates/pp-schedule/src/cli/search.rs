@@ -9,7 +9,7 @@ use super::CommandError;
 use super::costs::{CostArgs, Priced};
 use super::decimal::Decimal;
 use super::figures;
-use super::output::{OutputArgs, Subject, Texts};
+use super::output::{DEPENDENCIES_ONLY, OutputArgs, Subject, Texts};
 use super::source::Source;
 use crate::deps::Message;
 use crate::format::any;
@@ -116,10 +116,10 @@ pub(super) fn run(args: &SearchArgs, out: &mut dyn Write) -> Result<(), CommandE
     let timeline = Timeline::of_order(&order, &priced.costs)?;
     let report = Report::new(&timeline, |stage| priced.bytes_of(stage));
     let document = Document { name: Some("searched".to_owned()), grid: Grid::from(&order) };
-    let source = Source::Order { file: "a searched order".to_owned(), order };
+    let source = Source::Given { name: "a searched order".to_owned(), document, order, program: None };
     // What is put out has been proved, as everything is that runs.
     source.program(None)?;
-    let clock = "dependencies only: any number of messages under way, side by side".to_owned();
+    let clock = DEPENDENCIES_ONLY.to_owned();
     let subject = Subject { source: &source, priced: &priced, timeline: &timeline, report: &report, clock };
     let style = Style { width: args.output.width(), colour: args.output.may_colour(), scale: Some(&priced.scale) };
     let texts = Texts {
@@ -131,8 +131,8 @@ pub(super) fn run(args: &SearchArgs, out: &mut dyn Write) -> Result<(), CommandE
                 found(&solution, subject)
             )
         },
-        json: &|_| any::write(&document, any::Format::Json),
-        csv: &|_| any::write(&document, any::Format::Csv),
+        json: &|_| any::write(&source.document(), any::Format::Json),
+        csv: &|_| any::write(&source.document(), any::Format::Csv),
     };
     args.output.write(&subject, &texts, out)
 }

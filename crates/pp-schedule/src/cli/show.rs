@@ -55,16 +55,10 @@ pub(super) fn run(args: &ShowArgs, out: &mut dyn Write) -> Result<(), CommandErr
     let timeline = Timeline::of_order(source.order(), &priced.costs)?;
     let report = Report::new(&timeline, |stage| priced.bytes_of(stage));
     let (width, colour) = (args.output.width(), args.output.may_colour());
-    let document = |format| Ok::<_, CommandError>(any::write(&args.source.document(None)?, format));
-    let texts = match args.output.format {
-        super::output::Format::Json => (document(any::Format::Json)?, String::new()),
-        super::output::Format::Csv => (String::new(), document(any::Format::Csv)?),
-        _ => Default::default(),
-    };
     let texts = Texts {
         text: &|subject| drawing(subject, Style { width, colour, scale: None }),
-        json: &|_| texts.0.clone(),
-        csv: &|_| texts.1.clone(),
+        json: &|_| any::write(&source.document(), any::Format::Json),
+        csv: &|_| any::write(&source.document(), any::Format::Csv),
     };
     let clock = String::new();
     let subject = Subject { source: &source, priced: &priced, timeline: &timeline, report: &report, clock };

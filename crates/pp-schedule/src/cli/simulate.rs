@@ -5,7 +5,7 @@ use std::io::Write;
 use clap::Args;
 
 use super::costs::{CostArgs, Priced};
-use super::output::{OutputArgs, Subject, Texts};
+use super::output::{DEPENDENCIES_ONLY, OutputArgs, Subject, Texts};
 use super::source::{Source, SourceArgs};
 use super::{CommandError, figures};
 use crate::simulate::{Report, Sends, Timeline};
@@ -42,10 +42,13 @@ pub(super) fn run(args: &SimulateArgs, out: &mut dyn Write) -> Result<(), Comman
 
 /// The timeline, and by which clock.
 fn play(args: &SimulateArgs, source: &Source, priced: &Priced) -> Result<(Timeline, String), CommandError> {
-    let written = matches!(source, Source::Written { .. });
+    let written = source.written().is_some();
+    if written && args.prefetch.is_some() {
+        let text = "--prefetch is for schedules without transfers; this file says where they stand, so leave it out";
+        return Err(CommandError::Request(text.to_owned()));
+    }
     if args.prefetch.is_none() && !args.rendezvous && !args.queues && !written {
-        let clock = "dependencies only: any number of messages under way, side by side".to_owned();
-        return Ok((Timeline::of_order(source.order(), &priced.costs)?, clock));
+        return Ok((Timeline::of_order(source.order(), &priced.costs)?, DEPENDENCIES_ONLY.to_owned()));
     }
     let sends = if args.rendezvous { Sends::Rendezvous } else { Sends::Eager };
     let unlimited = source.order().rows().iter().map(Vec::len).max().unwrap_or(1) as u32;

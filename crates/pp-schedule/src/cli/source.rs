@@ -1,5 +1,6 @@
 //! What a command is about: a schedule that flags ask for, or one in a file.
 
+use std::borrow::Cow;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
@@ -35,10 +36,17 @@ pub(super) struct SourceArgs {
 pub(super) enum Source {
     /// By flags.
     Generated(ScheduleConfig, Order),
-    /// From a file that says what is computed.
-    Order { file: String, order: Order },
-    /// From a file that also says what is sent and received.
-    Written { file: String, order: Order, program: Box<GridProgram> },
+    /// From a file, or from a search.
+    Given {
+        /// How it is called in titles.
+        name: String,
+        /// Its cells as they are written.
+        document: Document,
+        /// What is computed.
+        order: Order,
+        /// The program, where it is said what is sent and received.
+        program: Option<Box<GridProgram>>,
+    },
 }
 
 impl SourceArgs {
@@ -48,26 +56,24 @@ impl SourceArgs {
             let config = self.schedule.config()?;
             return Ok(Source::Generated(config, Order::generate(&config)));
         };
-        let grid = read_document(path, None)?.grid;
-        let file = name_of(path);
-        if !grid.has_transfers() {
-            let order = grid.to_order().map_err(|error| import::no_order(&grid, error))?;
-            return Ok(Source::Order { file, order });
-        }
-        let written = import::written(&grid, Wires::PerPair)?;
-        let order = grid.compute_only().to_order()?;
-        Ok(Source::Written { file, order, program: Box::new(written) })
+        let (name, document) = (name_of(path), read_document(path, None)?);
+        let grid = &document.grid;
+        let (order, program) = if grid.has_transfers() {
+            let written = import::written(grid, Wires::PerPair)?;
+            (grid.compute_only().to_order()?, Some(Box::new(written)))
+        } else {
+            (grid.to_order().map_err(|error| import::no_order(grid, error))?, None)
+        };
+        Ok(Source::Given { name, document, order, program })
     }
-}
 
-impl SourceArgs {
     /// The cells as they are written, of whatever use, or those of the schedule that the flags ask for.
     pub(super) fn document(&self, format: Option<Format>) -> Result<Document, CommandError> {
         if let Some(path) = &self.file {
             return read_document(path, format);
         }
         let config = self.schedule.config()?;
-        Ok(Document { name: Some(config.kind().to_string()), grid: Grid::from(&Order::generate(&config)) })
+        Ok(generated(&config, &Order::generate(&config)))
     }
 
     /// Whether the schedule comes from a file.
@@ -103,7 +109,7 @@ impl Source {
     /// What is computed.
     pub(super) const fn order(&self) -> &Order {
         match self {
-            Self::Generated(_, order) | Self::Order { order, .. } | Self::Written { order, .. } => order,
+            Self::Generated(_, order) | Self::Given { order, .. } => order,
         }
     }
 
@@ -111,15 +117,23 @@ impl Source {
     pub(super) const fn config(&self) -> Option<&ScheduleConfig> {
         match self {
             Self::Generated(config, _) => Some(config),
-            Self::Order { .. } | Self::Written { .. } => None,
+            Self::Given { .. } => None,
         }
     }
 
-    /// The file, where there is one.
-    pub(super) fn file(&self) -> Option<&str> {
+    /// Its cells: as they are written, of whatever use, or those that are computed.
+    pub(super) fn document(&self) -> Cow<'_, Document> {
         match self {
+            Self::Generated(config, order) => Cow::Owned(generated(config, order)),
+            Self::Given { document, .. } => Cow::Borrowed(document),
+        }
+    }
+
+    /// The program that the file states, where it says what is sent and received.
+    pub(super) fn written(&self) -> Option<&GridProgram> {
+        match self {
+            Self::Given { program, .. } => program.as_deref(),
             Self::Generated(..) => None,
-            Self::Order { file, .. } | Self::Written { file, .. } => Some(file),
         }
     }
 
@@ -127,11 +141,15 @@ impl Source {
     /// channel or else as few as pass.
     pub(super) fn program(&self, prefetch: Option<u32>) -> Result<VerifiedProgram, CommandError> {
         let ahead = |ahead| Options { receives_ahead: ahead, ring_receives_ahead: ahead, sends_in_flight: ahead };
-        Ok(match (self, prefetch) {
-            (Self::Written { program, .. }, _) => verify(Program::clone(&program.program))?,
-            (source, Some(prefetch)) => verify(lanes::lower_order(source.order(), ahead(prefetch)))?,
-            (Self::Generated(config, _), None) => verify(lanes::lower(config))?,
-            (Self::Order { order, .. }, None) => lower_proved(order).map_err(|error| import::unprovable(&error))?.0,
+        Ok(match (self.written(), self.config(), prefetch) {
+            (Some(written), ..) => verify(Program::clone(&written.program))?,
+            (None, _, Some(prefetch)) => verify(lanes::lower_order(self.order(), ahead(prefetch)))?,
+            (None, Some(config), None) => verify(lanes::lower(config))?,
+            (None, None, None) => lower_proved(self.order()).map_err(|error| import::unprovable(&error))?.0,
         })
     }
+}
+
+fn generated(config: &ScheduleConfig, order: &Order) -> Document {
+    Document { name: Some(config.kind().to_string()), grid: Grid::from(order) }
 }

@@ -2,26 +2,33 @@
 
 use super::source::Source;
 use crate::config::{ScheduleConfig, ScheduleKind};
+use crate::order::Extent;
 use crate::placement::Shape;
 
 /// What a schedule is, in a line.
 pub(super) fn of(source: &Source) -> String {
-    match source.config() {
-        Some(config) => of_config(config),
-        None => of_file(source),
+    match source {
+        Source::Generated(config, _) => of_config(config),
+        Source::Given { name, order, .. } => line(name, order.extent(), ""),
     }
 }
 
-fn of_file(source: &Source) -> String {
-    let extent = source.order().extent();
-    let placement = extent.placement;
-    let mut line = format!("{} over {}", source.file().unwrap_or("a schedule"), counted(placement.n_ranks(), "rank"));
-    line += &chunks(placement.n_chunks(), placement.shape());
-    line += &format!(", {}", counted(extent.microbatches, "microbatch"));
-    if extent.forward_only {
-        line += ", forward only";
-    }
-    line
+/// What a configuration is, in a line.
+pub(super) fn of_config(config: &ScheduleConfig) -> String {
+    let extent = Extent {
+        placement: config.placement(),
+        microbatches: config.microbatches(),
+        forward_only: config.forward_only(),
+    };
+    line(config.kind().name(), extent, &groups(config))
+}
+
+fn line(name: &str, extent: Extent, groups: &str) -> String {
+    let Extent { placement, microbatches, forward_only } = extent;
+    let (ranks, chunks) = (counted(placement.n_ranks(), "rank"), chunks(placement.n_chunks(), placement.shape()));
+    let microbatches = counted(microbatches, "microbatch");
+    let forward_only = if forward_only { ", forward only" } else { "" };
+    format!("{name} over {ranks}{chunks}, {microbatches}{groups}{forward_only}")
 }
 
 fn chunks(n_chunks: u32, shape: Shape) -> String {
@@ -32,24 +39,19 @@ fn chunks(n_chunks: u32, shape: Shape) -> String {
     }
 }
 
-/// What a configuration is, in a line.
-pub(super) fn of_config(config: &ScheduleConfig) -> String {
-    let mut line = format!("{} over {}", config.kind(), counted(config.pp(), "rank"));
-    line += &chunks(config.vp(), config.placement().shape());
-    line += &format!(", {}", counted(config.microbatches(), "microbatch"));
-    if matches!(config.kind(), ScheduleKind::Interleaved | ScheduleKind::InterleavedZb) {
-        let sizes: Vec<u32> = config.groups().sizes(config.microbatches()).collect();
-        let (first, rest) = (sizes[0], &sizes[1..]);
-        if rest.iter().all(|size| *size == first) {
-            line += &format!(" in groups of {first}");
-        } else {
-            line += &format!(" in groups of {first}, the last of {}", sizes[sizes.len() - 1]);
+/// The groups that microbatches go through a chunk in, of the schedules that have them.
+fn groups(config: &ScheduleConfig) -> String {
+    if !matches!(config.kind(), ScheduleKind::Interleaved | ScheduleKind::InterleavedZb) {
+        return String::new();
+    }
+    let sizes: Vec<u32> = config.groups().sizes(config.microbatches()).collect();
+    match sizes[..] {
+        [first, .., last] if sizes.iter().any(|size| *size != first) => {
+            format!(" in groups of {first}, the last of {last}")
         }
+        [first, ..] => format!(" in groups of {first}"),
+        [] => String::new(),
     }
-    if config.forward_only() {
-        line += ", forward only";
-    }
-    line
 }
 
 pub(super) fn counted(count: u32, noun: &str) -> String {

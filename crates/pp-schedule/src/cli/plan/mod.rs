@@ -15,7 +15,7 @@ use clap::Args;
 use args::Asked;
 
 use super::costs::Priced;
-use super::output::{Format, OutputArgs, Subject, Texts};
+use super::output::{DEPENDENCIES_ONLY, Form, OutputArgs, Subject, Texts};
 use super::source::Source;
 use super::{CommandError, figures};
 use crate::format::text::Style;
@@ -41,11 +41,11 @@ pub(super) fn run(args: &PlanArgs, out: &mut dyn Write) -> Result<(), CommandErr
     let found = plan(&asked.request)?;
     let output = &args.output;
     match (output.format, found.fits.first()) {
-        (Format::Text, _) => {
+        (Form::Text, _) => {
             let style = Style { width: output.width(), colour: output.may_colour(), scale: Some(&milliseconds()) };
             output.put(&text::plan(&asked, &found, args.top, style)?, out)?;
         }
-        (Format::Json, _) => output.put(&format!("{:#}\n", json::plan(&asked, &found, args.top)), out)?,
+        (Form::Json, _) => output.put(&format!("{:#}\n", json::plan(&asked, &found, args.top)), out)?,
         (_, Some(winner)) => draw(&asked, winner, output, out)?,
         (_, None) => {}
     }
@@ -70,7 +70,7 @@ fn draw(asked: &Asked, winner: &Choice, output: &OutputArgs, out: &mut dyn Write
         assumed: asked.assumed.clone(),
     };
     let source = Source::Generated(winner.candidate.config, order);
-    let clock = "dependencies only: any number of messages under way, side by side".to_owned();
+    let clock = DEPENDENCIES_ONLY.to_owned();
     let subject = Subject { source: &source, priced: &priced, timeline: &timeline, report: &report, clock };
     let texts = Texts { text: &figures::simulated, json: &figures::as_json, csv: &figures::as_csv };
     output.write(&subject, &texts, out)
