@@ -37,6 +37,7 @@ pub mod order;
 mod placement;
 pub mod plan;
 pub mod program;
+pub mod quantity;
 mod receive;
 mod schedules;
 pub mod simulate;

@@ -213,6 +213,90 @@ fn what_cannot_be_judged_says_why() {
     assert!(Cli::try_parse_from(["pp-schedule", "verify", "-", "--queues", "two"]).is_err());
 }
 
+/// Requests at the edge of what can be counted are refused, not reckoned wrongly, and fast.
+#[test]
+fn what_cannot_be_counted_is_refused() {
+    for (line, part) in [
+        ("simulate --pp 2 -m 4 --activation-bytes 1000TB,1PB", "`pb` is no unit"),
+        ("simulate --pp 64 -m 100000 --activation-bytes 1000TB", "hold more than 2^62 bytes"),
+        ("plan --pp 2 -m 4000000000 --num-layers 8 --layer-cost 1,2", "--microbatches 4000000000 is more than"),
+        ("plan --pp 2 -m 4 --num-layers 4 --layer-cost 1,2 --latency 1 --bandwidth 1 --message-bytes 1TB", "2^62"),
+        (
+            "plan --gpus 2 -m 4 --num-layers 4 --hidden-size 64 --num-heads 1 --seq-length 1 --flops 1 --dp-bandwidth 1e-9",
+            "all nanoseconds of a step add up to more than 2^62",
+        ),
+        (
+            "plan --pp 2 -m 4 --num-layers 4096 --layer-cost 1,2 --activation-bytes 1024TiB --weight-bytes 1024TiB",
+            "all bytes of a step add up to more than 2^62",
+        ),
+        ("search --pp 4294967295 --vp 2 -m 4294967295", "at most 65536 are searched"),
+    ] {
+        let words: Vec<&str> = line.split(' ').collect();
+        let parsed = Cli::try_parse_from(["pp-schedule"].iter().chain(&words));
+        let message = match parsed {
+            Ok(parsed) => run(&parsed.command, &mut Vec::new()).expect_err(line).to_string(),
+            Err(error) => error.to_string(),
+        };
+        assert!(message.contains(part), "{line}: {message}");
+    }
+    // The idle share of many ranks needs more than 64 bits.
+    let (code, text) = command(&["simulate", "--pp", "4096", "-m", "64", "-F", "99999999999"]);
+    assert!(code == 0 && text.contains("98.46 % of the makespan; closed form"), "{text}");
+}
+
+/// Times with units are what the same plain numbers are; they do not mix.
+#[test]
+fn times_may_have_units() {
+    let (code, plain) = command(&words("simulate --pp 3 -m 5 -F 18.5 -I 18 -W 9.25 --latency 0.5 --unit ms"));
+    assert_eq!(code, 0, "{plain}");
+    let with_units = words("simulate --pp 3 -m 5 -F 18.5ms -I 18ms -W 9250us --latency 0.0005s");
+    assert_eq!(command(&with_units), (0, plain.clone()));
+    let (_, in_us) = command(&[&with_units[..], &["--unit", "us"]].concat());
+    assert!(in_us.contains("F 18500, B 27250, I 18000, W 9250 us; a message 500 on its way"), "{in_us}");
+    let link = "--message-bytes 32MiB --bandwidth 16GiB/s";
+    let (_, text) = command(&words(&format!("simulate --pp 3 -m 5 -F 18.5ms {link}")));
+    assert!(text.contains("a message 1.95312 on its way, its channel taken 1.95312"), "{text}");
+    for (flags, part) in [
+        ("-F 18.5ms --latency 0.5", "--forward 18.5ms and --latency 0.5 do not go together; give all times a unit"),
+        ("-F 18.5 -B 30ms", "--forward 18.5 and --backward 30ms do not go together"),
+        ("--latency 2ms", "without --forward; give that too"),
+        ("-F 0.0000001ms", "--forward 0.0000001ms is no whole number of nanoseconds"),
+        ("-F 2e5s", "`2e5` is no number"),
+        ("-F 90000s", "--forward 90000s takes more than 86400 s"),
+        ("-F 2ms --unit hours", "--unit hours is none of ns, us, ms, s"),
+        ("-F 2 --message-bytes 1MB --bandwidth 1GB/s", "--bandwidth 1000000000B/s is per second"),
+        ("-F 2ms --message-bytes 1MB --bandwidth 0", "no message arrives"),
+    ] {
+        let line = format!("simulate --pp 3 -m 5 {flags}");
+        let message = match Cli::try_parse_from(["pp-schedule"].into_iter().chain(words(&line))) {
+            Ok(parsed) => run(&parsed.command, &mut Vec::new()).expect_err(flags).to_string(),
+            Err(error) => error.to_string(),
+        };
+        assert!(message.contains(part), "{flags}: {message}");
+    }
+}
+
+fn words(line: &str) -> Vec<&str> {
+    line.split(' ').collect()
+}
+
+/// What is no file stays what it is.
+#[test]
+#[cfg(unix)]
+fn devices_are_written_to_and_links_followed() {
+    use std::os::unix::fs::FileTypeExt;
+    assert_eq!(command(&["show", "--pp", "2", "-m", "2", "--output", "/dev/null"]), (0, String::new()));
+    assert!(std::fs::metadata("/dev/null").expect("a device").file_type().is_char_device());
+    let target = Scratch::new("target", "");
+    let link = Scratch(std::env::temp_dir().join(format!("pp-schedule-{}-link.csv", std::process::id())));
+    std::os::unix::fs::symlink(&target.0, &link.0).expect("a link");
+    let name = link.0.to_str().expect("a plain path");
+    assert_eq!(command(&["convert", "--pp", "1", "-m", "1", "--output", name]), (0, String::new()));
+    assert!(link.0.is_symlink());
+    assert_eq!(std::fs::read_to_string(&target.0).expect("written"), "0F0,0B0\r\n");
+    assert_eq!(command(&["convert", "--pp", "1", "-m", "1", "--to", "csv", "--output", "-"]).1, "0F0,0B0\r\n");
+}
+
 #[test]
 fn standard_input_and_exit_codes() {
     for (text, code) in [(WITH_TRANSFERS, 0), ("0F0\n1F0,1B0\n", 1), ("0X0\n", 2)] {
@@ -226,6 +310,16 @@ fn standard_input_and_exit_codes() {
         child.stdin.take().expect("piped").write_all(text.as_bytes()).expect("reads");
         assert_eq!(child.wait().expect("ends").code(), Some(code), "{text}");
     }
+    // What is shown was read once.
+    let mut child = Command::new(env!("CARGO_BIN_EXE_pp-schedule"))
+        .args(["show", "-", "--format", "csv"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("starts");
+    child.stdin.take().expect("piped").write_all(WITH_TRANSFERS.as_bytes()).expect("reads");
+    let output = child.wait_with_output().expect("ends");
+    assert_eq!(String::from_utf8(output.stdout).expect("text"), WITH_TRANSFERS);
 }
 
 /// A pair that starts together waits for both of its inputs first: these two ranks need what the other makes in its pair.

@@ -5,58 +5,62 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 
 use super::CommandError;
-use super::decimal::Decimal;
+use super::amount::{Amount, Rate};
 use super::source::read_text;
-use crate::format::chrome::{self, MeasuredCosts};
+use super::ticks::Ticks;
+use crate::format::chrome::{self, ChromeError, MeasuredCosts};
 use crate::ids::Stage;
+use crate::order::Extent;
 use crate::placement::Placement;
+use crate::quantity::{Bytes, KNOWN_TIMES, nanoseconds_in};
 use crate::simulate::{Costs, Link, Scale, StageBytes, StageCosts};
 
-/// The largest cost, in ticks: sums over the largest program stay within 64 bits.
-const MAX_TICKS: u64 = 100_000_000_000;
+/// The most that everything in a step may take, in ticks, or hold, in bytes, together.
+const MAX_SUM: u128 = 1 << 62;
 /// Digits after the point when a bandwidth is given, since bytes over bandwidth are seldom whole.
 const PLACES_WITH_BANDWIDTH: u32 = 6;
 
-/// Costs and sizes. A list has one value for all stages, or one per stage.
+/// Costs and sizes. A list has one value for all stages, or one per stage. Times are plain numbers of any unit, or all have one.
 #[derive(Clone, Debug, Default, Args)]
 pub(super) struct CostArgs {
-    /// Time of a forward of one stage; without it a rank's forward takes one unit, a stage's 1 / vp
+    /// Time of a forward of one stage, such as 18.5, or 18.5ms if all times have units; without it a rank's forward takes one
+    /// unit, a stage's 1 / vp
     #[arg(long = "forward", short = 'F', value_name = "TIME,..", value_delimiter = ',', help_heading = "Costs")]
-    forward: Vec<Decimal>,
+    forward: Vec<Amount>,
     /// Time of a full backward [default: backward for the input plus for the weights]
     #[arg(long = "backward", short = 'B', value_name = "TIME,..", value_delimiter = ',', help_heading = "Costs")]
-    backward: Vec<Decimal>,
+    backward: Vec<Amount>,
     /// Time of a backward for the input [default: half the backward, or the forward]
     #[arg(long, short = 'I', value_name = "TIME,..", value_delimiter = ',', help_heading = "Costs")]
-    backward_input: Vec<Decimal>,
+    backward_input: Vec<Amount>,
     /// Time of a backward for the weights [default: the rest of the backward, or the forward]
     #[arg(long, short = 'W', value_name = "TIME,..", value_delimiter = ',', help_heading = "Costs")]
-    backward_weight: Vec<Decimal>,
+    backward_weight: Vec<Amount>,
     /// Time of an overlapped pair of forward and backward [default: the sum of the two]
     #[arg(long, value_name = "TIME", help_heading = "Costs")]
-    pair: Option<Decimal>,
+    pair: Option<Amount>,
     /// Time from when a message has left until it is there
     #[arg(long, short = 'c', value_name = "TIME", help_heading = "Costs")]
-    latency: Option<Decimal>,
-    /// Bytes of a message: one value, or one per boundary between stages
+    latency: Option<Amount>,
+    /// Bytes of a message, such as 32MiB: one value, or one per boundary between stages
     #[arg(long, value_name = "BYTES,..", value_delimiter = ',', requires = "bandwidth", help_heading = "Costs")]
-    message_bytes: Vec<u64>,
-    /// Bytes that a channel carries per unit of time
-    #[arg(long, value_name = "BYTES", requires = "message_bytes", help_heading = "Costs")]
-    bandwidth: Option<Decimal>,
+    message_bytes: Vec<Bytes>,
+    /// Bytes that a channel carries per unit of time; or per second, such as 50GB/s, if times have units
+    #[arg(long, value_name = "BANDWIDTH", requires = "message_bytes", help_heading = "Costs")]
+    bandwidth: Option<Rate>,
     /// Take the costs of computations from a trace, as the trainer's --trace or --format chrome writes it
     #[arg(long, value_name = "TRACE.json", help_heading = "Costs")]
     #[arg(conflicts_with_all = ["forward", "backward", "backward_input", "backward_weight", "unit"])]
     costs_from: Option<PathBuf>,
-    /// The unit of all times, for the report [default: units, or ms with --costs-from]
+    /// The unit of all times, for the report; ns, us, ms or s where they have units [default: units, or ms]
     #[arg(long, value_name = "NAME", help_heading = "Costs")]
     unit: Option<String>,
     /// Bytes a stage keeps of a microbatch from its forward to its backward
     #[arg(long, value_name = "BYTES,..", value_delimiter = ',', help_heading = "Memory")]
-    activation_bytes: Vec<u64>,
+    activation_bytes: Vec<Bytes>,
     /// Bytes a stage keeps of a microbatch from its backward for the input to that for the weights [default: as many]
     #[arg(long, value_name = "BYTES,..", value_delimiter = ',', help_heading = "Memory")]
-    deferred_bytes: Vec<u64>,
+    deferred_bytes: Vec<Bytes>,
 }
 
 /// What the flags make.
@@ -77,39 +81,94 @@ impl Priced {
 }
 
 impl CostArgs {
-    /// The costs for stages so placed.
-    pub(super) fn price(&self, placement: Placement) -> Result<Priced, CommandError> {
+    /// The costs of a step.
+    pub(super) fn price(&self, extent: Extent) -> Result<Priced, CommandError> {
+        let priced = self.price_stages(extent.placement)?;
+        if priced.costs.longest(extent) > MAX_SUM {
+            let text = "all computations and messages of a step take more than 2^62 ticks together; give a larger unit";
+            return Err(CommandError::Costs(text.to_owned()));
+        }
+        let bytes = |bytes: &StageBytes| u128::from(bytes.activation) + u128::from(bytes.deferred);
+        if priced.bytes.iter().map(bytes).sum::<u128>() * u128::from(extent.microbatches) > MAX_SUM {
+            let text = "all microbatches together hold more than 2^62 bytes; give less of --activation-bytes and --deferred-bytes";
+            return Err(CommandError::Costs(text.to_owned()));
+        }
+        Ok(priced)
+    }
+
+    fn price_stages(&self, placement: Placement) -> Result<Priced, CommandError> {
         let (n_stages, vp) = (placement.n_stages() as usize, placement.n_chunks());
         let bytes = self.bytes(n_stages)?;
         if let Some(path) = &self.costs_from {
             return self.measured(path, placement, bytes);
         }
-        if self.forward.is_empty() {
-            return self.unit_costs(n_stages, vp, bytes);
-        }
-        let places = self.places();
-        let ticks = Ticks { places, per_place: 1 };
+        let (ticks, scale) = match (self.have_units()?, self.forward.is_empty()) {
+            (true, true) => {
+                let text = "times are given with units, but without --forward; give that too, or plain times";
+                return Err(CommandError::Costs(text.to_owned()));
+            }
+            (false, true) => return self.unit_costs(n_stages, vp, bytes),
+            (true, false) => (Ticks::Nanoseconds, self.scale_of_time()?),
+            (false, false) => {
+                let ticks = Ticks::Plain { places: self.places(), per_place: 1 };
+                (ticks, self.scale_of(ticks))
+            }
+        };
         let costs = Costs::per_stage(self.stage_costs(n_stages, ticks)?);
-        let unit = self.unit.clone().unwrap_or_else(|| "units".to_owned());
-        let scale = Scale { ticks_per_unit: ticks.per_unit(), unit };
-        Ok(Priced { costs: self.linked(costs, n_stages, ticks)?, scale, bytes, assumed: Vec::new() })
+        Ok(Priced { costs: self.linked(costs, n_stages, ticks, &scale)?, scale, bytes, assumed: Vec::new() })
     }
 
-    /// The medians of a trace; times given beside it are in milliseconds.
+    /// Whether times have units: all, or none.
+    fn have_units(&self) -> Result<bool, CommandError> {
+        let lists = [
+            ("--forward", &self.forward[..]),
+            ("--backward", &self.backward),
+            ("--backward-input", &self.backward_input),
+            ("--backward-weight", &self.backward_weight),
+            ("--pair", self.pair.as_slice()),
+            ("--latency", self.latency.as_slice()),
+        ];
+        let mut all = lists.into_iter().flat_map(|(flag, amounts)| amounts.iter().map(move |amount| (flag, amount)));
+        let Some((first, one)) = all.next() else { return Ok(false) };
+        let has_unit = one.nanoseconds.is_some();
+        match all.find(|(_, other)| other.nanoseconds.is_some() != has_unit) {
+            None => Ok(has_unit),
+            Some((flag, other)) => Err(CommandError::Costs(format!(
+                "{first} {one} and {flag} {other} do not go together; give all times a unit (such as {one}{}), or none",
+                if has_unit { "" } else { "ms" }
+            ))),
+        }
+    }
+
+    /// How nanoseconds are shown.
+    fn scale_of_time(&self) -> Result<Scale, CommandError> {
+        let Some(unit) = &self.unit else { return Ok(Scale::nanoseconds()) };
+        match nanoseconds_in(unit) {
+            Some(power) => Ok(Scale { ticks_per_unit: 10_f64.powi(power as i32), unit: unit.clone() }),
+            None => Err(CommandError::Costs(format!(
+                "--unit {unit} is none of {KNOWN_TIMES}, but the times have such units; give one of these, or plain times"
+            ))),
+        }
+    }
+
+    /// How plain times are shown.
+    fn scale_of(&self, ticks: Ticks) -> Scale {
+        let unit = self.unit.clone().unwrap_or_else(|| "units".to_owned());
+        Scale { ticks_per_unit: ticks.per_unit(), unit }
+    }
+
+    /// The medians of a trace; plain times given beside it are in milliseconds.
     fn measured(&self, path: &Path, placement: Placement, bytes: Vec<StageBytes>) -> Result<Priced, CommandError> {
         let bad = |why: String| CommandError::Input { file: path.display().to_string(), why };
-        let recorded = chrome::read(&read_text(path)?).map_err(|error| bad(error.to_string()))?;
-        let (theirs, ours) = (recorded.extent.placement, placement);
-        if theirs.n_stages() != ours.n_stages() {
-            let (theirs, ours) = (theirs.n_stages(), ours.n_stages());
+        let Measured { placement: theirs, costs, assumed } = read_measured(path)?;
+        let (theirs, n_stages) = (theirs.n_stages(), placement.n_stages());
+        if theirs != n_stages {
             return Err(bad(format!(
-                "it has costs of {theirs} stages, but the schedule has {ours}; they must be as many"
+                "it has costs of {theirs} stages, but the schedule has {n_stages}; they must be as many"
             )));
         }
-        let MeasuredCosts { costs, assumed } = recorded.costs().map_err(|error| bad(error.to_string()))?;
-        // Ticks of a trace are nanoseconds.
-        let costs = self.linked(costs, ours.n_stages() as usize, Ticks { places: 6, per_place: 1 })?;
-        let scale = Scale { ticks_per_unit: 1e6, unit: "ms".to_owned() };
+        let scale = Scale::nanoseconds();
+        let costs = self.linked(costs, n_stages as usize, Ticks::Nanoseconds, &scale)?;
         Ok(Priced { costs, scale, bytes, assumed })
     }
 
@@ -120,18 +179,17 @@ impl CostArgs {
         if let Some((flag, _)) = others.into_iter().find(|(_, values)| !values.is_empty()) {
             return Err(CommandError::Costs(format!("{flag} is given without --forward; give that too")));
         }
-        let ticks = Ticks { places: self.places(), per_place: u64::from(vp) };
         // 1 / vp of a unit is a whole number of ticks.
-        let one = 10_u64.pow(ticks.places);
+        let ticks = Ticks::Plain { places: self.places(), per_place: u64::from(vp) };
+        let one = 10_u64.pow(self.places());
         let stage = StageCosts { forward: one, backward: 2 * one, backward_input: one, backward_weight: one };
-        let unit = self.unit.clone().unwrap_or_else(|| "units".to_owned());
-        let scale = Scale { ticks_per_unit: ticks.per_unit(), unit };
-        let costs = self.linked(Costs::uniform(stage), n_stages, ticks)?;
+        let scale = self.scale_of(ticks);
+        let costs = self.linked(Costs::uniform(stage), n_stages, ticks, &scale)?;
         Ok(Priced { costs, scale, bytes, assumed: Vec::new() })
     }
 
     fn stage_costs(&self, n_stages: usize, ticks: Ticks) -> Result<Vec<StageCosts>, CommandError> {
-        let list = |flag, values: &[Decimal]| {
+        let list = |flag, values: &[Amount]| {
             let values = values.iter().map(|value| ticks.of(flag, *value)).collect::<Result<Vec<_>, _>>()?;
             spread(flag, "stage", &values, n_stages)
         };
@@ -163,24 +221,18 @@ impl CostArgs {
         Ok(stages.collect())
     }
 
-    fn linked(&self, costs: Costs, n_stages: usize, ticks: Ticks) -> Result<Costs, CommandError> {
+    fn linked(&self, costs: Costs, n_stages: usize, ticks: Ticks, scale: &Scale) -> Result<Costs, CommandError> {
         let costs = match self.pair {
             Some(pair) => costs.with_pair(ticks.of("--pair", pair)?),
             None => costs,
         };
         let latency = self.latency.map_or(Ok(0), |latency| ticks.of("--latency", latency))?;
         let Some(bandwidth) = self.bandwidth else { return Ok(costs.with_link(Link { latency, transfer: 0 })) };
-        if bandwidth.as_f64() == 0.0 {
-            return Err(CommandError::Costs("--bandwidth is 0, but must be more: bytes per unit of time".to_owned()));
-        }
         let links = self.message_bytes.iter().map(|bytes| {
-            let time = *bytes as f64 / bandwidth.as_f64() * ticks.per_unit();
-            match time <= MAX_TICKS as f64 {
-                true => Ok(Link { latency, transfer: time.round() as u64 }),
-                false => Err(too_large("--message-bytes", &format!("{bytes} at --bandwidth {bandwidth}"))),
-            }
+            let transfer = ticks.transfer(*bytes, bandwidth, scale)?;
+            Ok(Link { latency, transfer })
         });
-        let links = links.collect::<Result<Vec<_>, _>>()?;
+        let links = links.collect::<Result<Vec<_>, CommandError>>()?;
         match links[..] {
             [link] => Ok(costs.with_link(link)),
             _ => Ok(costs.with_links(spread("--message-bytes", "boundary", &links, n_stages - 1)?)),
@@ -192,7 +244,7 @@ impl CostArgs {
         let lists = [&self.forward, &self.backward, &self.backward_input, &self.backward_weight];
         let all = lists.into_iter().flatten().chain(&self.pair).chain(&self.latency);
         let least = if self.bandwidth.is_some() { PLACES_WITH_BANDWIDTH } else { 0 };
-        all.map(|value| value.places()).max().unwrap_or(0).max(least)
+        all.map(|value| value.number.places()).max().unwrap_or(0).max(least)
     }
 
     fn bytes(&self, n_stages: usize) -> Result<Vec<StageBytes>, CommandError> {
@@ -202,38 +254,28 @@ impl CostArgs {
             return Ok(Vec::new());
         }
         let bytes = (0..n_stages).map(|stage| {
-            let activation = activation.get(stage).copied().unwrap_or(0);
-            StageBytes { activation, deferred: deferred.get(stage).copied().unwrap_or(activation) }
+            let activation = activation.get(stage).map_or(0, |bytes| bytes.0);
+            StageBytes { activation, deferred: deferred.get(stage).map_or(activation, |bytes| bytes.0) }
         });
         Ok(bytes.collect())
     }
 }
 
-/// How times become ticks.
-#[derive(Clone, Copy)]
-struct Ticks {
-    /// Digits after the point that are kept.
-    places: u32,
-    /// Ticks for one unit in the last of them.
-    per_place: u64,
+/// What a trace tells of the stages that ran.
+pub(super) struct Measured {
+    pub(super) placement: Placement,
+    /// In nanoseconds.
+    pub(super) costs: Costs,
+    /// What it does not tell and was assumed, a line each.
+    pub(super) assumed: Vec<String>,
 }
 
-impl Ticks {
-    fn per_unit(self) -> f64 {
-        10_f64.powi(self.places as i32) * self.per_place as f64
-    }
-
-    fn of(self, flag: &str, value: Decimal) -> Result<u64, CommandError> {
-        let ticks = value.scaled(self.places).and_then(|scaled| scaled.checked_mul(self.per_place));
-        ticks.filter(|ticks| *ticks <= MAX_TICKS).ok_or_else(|| too_large(flag, &value.to_string()))
-    }
-}
-
-fn too_large(flag: &str, value: &str) -> CommandError {
-    CommandError::Costs(format!(
-        "{flag} {value} is too much: at most {MAX_TICKS} of the smallest steps that all times are written in; give fewer \
-         digits or a larger unit"
-    ))
+/// Reads the costs of a trace.
+pub(super) fn read_measured(path: &Path) -> Result<Measured, CommandError> {
+    let bad = |error: ChromeError| CommandError::Input { file: path.display().to_string(), why: error.to_string() };
+    let recorded = chrome::read(&read_text(path)?).map_err(bad)?;
+    let MeasuredCosts { costs, assumed } = recorded.costs().map_err(bad)?;
+    Ok(Measured { placement: recorded.extent.placement, costs, assumed })
 }
 
 /// A value for each of `n`: none, one for all, or one each.

@@ -5,17 +5,19 @@ use std::fmt::Write as _;
 use serde_json::{Value, json};
 
 use super::output::Subject;
+use super::table::table;
 use crate::format::picture::numbers;
-use crate::ids::Rank;
+use crate::ids::{Rank, Stage};
+use crate::placement::Placement;
+use crate::quantity::Bytes;
 use crate::simulate::{Costs, RankReport, Report, Scale};
 
 /// The longest critical path that is written out, in computations.
 const PATH_SHOWN: usize = 12;
 
-/// A time in units, with as many digits as it needs and no more than four after the point.
+/// A time in units.
 pub(super) fn time(ticks: u64, scale: &Scale) -> String {
-    let text = format!("{:.4}", scale.of(ticks));
-    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+    numbers::short(scale.of(ticks))
 }
 
 /// All figures, as text.
@@ -34,16 +36,26 @@ pub(super) fn simulated(subject: &Subject<'_>) -> String {
     line("costs", costs_text(subject));
     line("makespan", format!("{} {unit}", time(report.makespan, scale)));
     line("longest stage", format!("{} {unit}, rank {longest}", time(report.longest_stage, scale)));
-    let closed = subject.closed_form_text().map_or_else(String::new, |closed| format!("; closed form {closed}"));
-    line("bubble", format!("{:.2} % of the makespan{closed}", 100.0 * report.bubble));
-    line("", format!("{:.2} % of the longest stage time", 100.0 * report.longest_stage_bubble));
+    let [of_makespan, of_longest] = bubbles(subject);
+    line("bubble", of_makespan);
+    line("", of_longest);
     line("critical path", path_text(subject));
     for assumed in &priced.assumed {
         line("assumed", assumed.clone());
     }
     text.push('\n');
-    text.push_str(&table(report, scale, !priced.bytes.is_empty()));
+    text.push_str(&by_rank(report, scale, !priced.bytes.is_empty()));
     text
+}
+
+/// The bubble by both measures, the first beside its closed form.
+pub(super) fn bubbles(subject: &Subject<'_>) -> [String; 2] {
+    let report = subject.report;
+    let closed = subject.closed_form_text().map_or_else(String::new, |closed| format!("; closed form {closed}"));
+    [
+        format!("{} of the makespan{closed}", numbers::percent(report.bubble)),
+        format!("{} of the longest stage time", numbers::percent(report.longest_stage_bubble)),
+    ]
 }
 
 fn path_text(subject: &Subject<'_>) -> String {
@@ -68,7 +80,7 @@ fn costs_text(subject: &Subject<'_>) -> String {
     let (costs, scale) = (&subject.priced.costs, &subject.priced.scale);
     let placement = subject.source.order().extent().placement;
     let mut distinct: Vec<String> = Vec::new();
-    for stage in (0..placement.n_stages()).map(crate::ids::Stage) {
+    for stage in (0..placement.n_stages()).map(Stage) {
         let of = costs.stage(stage);
         let [f, b, i, w] =
             [of.forward, of.backward, of.backward_input, of.backward_weight].map(|ticks| time(ticks, scale));
@@ -84,14 +96,8 @@ fn costs_text(subject: &Subject<'_>) -> String {
     format!("{computing} {}; {}", scale.unit, messages_text(costs, placement, scale))
 }
 
-fn messages_text(costs: &Costs, placement: crate::placement::Placement, scale: &Scale) -> String {
-    let links = (1..placement.n_stages()).map(|stage| {
-        costs.link(crate::deps::Message {
-            direction: crate::ids::Direction::Forward,
-            stage: crate::ids::Stage(stage),
-            microbatch: crate::ids::Microbatch(0),
-        })
-    });
+fn messages_text(costs: &Costs, placement: Placement, scale: &Scale) -> String {
+    let links = (1..placement.n_stages()).map(|stage| costs.link_to(Stage(stage)));
     match links.max_by_key(|link| link.delay()) {
         None => "no messages".to_owned(),
         Some(link) if link.delay() == 0 => "messages free".to_owned(),
@@ -105,41 +111,22 @@ fn messages_text(costs: &Costs, placement: crate::placement::Placement, scale: &
     }
 }
 
-fn table(report: &Report, scale: &Scale, with_bytes: bool) -> String {
-    let mut head =
-        ["rank", "busy", "wait", "idle", "busy %", "in flight", "deferred", "saved"].map(str::to_owned).to_vec();
-    if with_bytes {
-        head.push("peak memory".to_owned());
-    }
-    let mut rows = vec![head];
-    for rank in &report.ranks {
+fn by_rank(report: &Report, scale: &Scale, with_bytes: bool) -> String {
+    let mut head = vec!["rank", "busy", "wait", "idle", "busy %", "in flight", "deferred", "saved"];
+    head.extend(with_bytes.then_some("peak memory"));
+    let rows = report.ranks.iter().map(|rank| {
         let mut row = vec![rank.rank.to_string()];
         row.extend([rank.busy, rank.wait, rank.idle].map(|ticks| time(ticks, scale)));
         row.push(format!("{:.1}", share(rank, report)));
         row.extend([rank.peak_in_flight, rank.peak_deferred, rank.peak_saved].map(|count| count.to_string()));
-        if with_bytes {
-            row.push(numbers::bytes(rank.peak_bytes));
-        }
-        rows.push(row);
-    }
-    columns(&rows)
+        row.extend(with_bytes.then(|| Bytes(rank.peak_bytes).to_string()));
+        row
+    });
+    table(0, &head, &rows.collect::<Vec<_>>())
 }
 
 fn share(rank: &RankReport, report: &Report) -> f64 {
     if report.makespan == 0 { 0.0 } else { 100.0 * rank.busy as f64 / report.makespan as f64 }
-}
-
-/// Rows as columns, aligned to the right.
-pub(super) fn columns(rows: &[Vec<String>]) -> String {
-    let width = |column: usize| rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max();
-    let widths: Vec<usize> = (0..).map_while(width).collect();
-    let mut text = String::new();
-    for row in rows {
-        let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:>width$}"));
-        text.push_str(cells.collect::<Vec<_>>().join("  ").trim_end());
-        text.push('\n');
-    }
-    text
 }
 
 /// All figures as JSON; times in units.
@@ -208,15 +195,4 @@ pub(super) fn as_csv(subject: &Subject<'_>) -> String {
         }
     }
     text
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn figures_for_people_are_short() {
-        let scale = Scale::of_chunks(4);
-        assert_eq!([105, 4, 1, 0].map(|ticks| time(ticks, &scale)), ["26.25", "1", "0.25", "0"]);
-    }
 }

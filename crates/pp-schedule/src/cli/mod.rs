@@ -1,5 +1,6 @@
 //! The command line: `pp-schedule`, also reached as `cargo xtask schedule`.
 
+mod amount;
 mod convert;
 mod costs;
 mod decimal;
@@ -12,6 +13,8 @@ mod shell;
 mod show;
 mod simulate;
 mod source;
+mod table;
+mod ticks;
 mod title;
 mod verify;
 
@@ -44,7 +47,7 @@ pub enum Command {
     Show(show::ShowArgs),
     /// Simulate a step: its length, its bubble, who waits, what decides, how much memory it takes
     ///
-    /// Example: pp-schedule simulate --schedule 1f1b --pp 8 -m 24 -F 18.5 -B 27.4 --latency 0.6 --unit ms
+    /// Example: pp-schedule simulate --schedule 1f1b --pp 8 -m 24 -F 18.5ms -B 27.4ms --latency 600us
     Simulate(Box<simulate::SimulateArgs>),
     /// Prove a schedule in torch's text form, or say where it goes wrong
     ///
@@ -80,14 +83,14 @@ pub enum Command {
 /// The flags that say which schedule is meant.
 #[derive(Clone, Debug, Args)]
 pub struct ScheduleArgs {
-    /// 1f1b, gpipe, interleaved, looped-bfs, zb-h1, zb-h2, interleaved-zb, zb-v, dualpipe-v or none
+    /// 1f1b, gpipe, interleaved, looped-bfs, zb-h1, zb-h2, interleaved-zb, zb-v, v-half, v-min, dualpipe-v or none
     /// [default: interleaved if --vp > 1, else 1f1b; none for one rank]
     #[arg(long, value_name = "NAME")]
     pub schedule: Option<ScheduleKind>,
     /// Pipeline ranks
     #[arg(long, visible_alias = "pipeline-model-parallel-size", default_value_t = 1)]
     pub pp: u32,
-    /// Model chunks per rank; zb-v and dualpipe-v always have 2
+    /// Model chunks per rank; those dealt in a V (zb-v, v-half, v-min, dualpipe-v) always have 2
     #[arg(long, visible_alias = "num-virtual-stages-per-pipeline-rank", default_value_t = 1)]
     pub vp: u32,
     /// Microbatches per step

@@ -10,12 +10,14 @@ use super::source::Source;
 use super::{CommandError, title};
 use crate::figures::{ClosedForm, closed_form};
 use crate::format::chrome::{self, Trace};
-use crate::format::picture::Picture;
+use crate::format::picture::{Picture, numbers};
 use crate::format::{html, svg};
 use crate::simulate::{Report, Timeline};
 
 /// Characters per line where nobody says how many there are.
 const DEFAULT_WIDTH: usize = 100;
+/// The most that are drawn.
+const MAX_WIDTH: usize = 10_000;
 
 /// The form of the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -43,7 +45,7 @@ pub(super) struct OutputArgs {
     /// Write to a file, whole or not at all, instead of standard output (`-`)
     #[arg(long, short, value_name = "FILE", help_heading = "Output")]
     pub(super) output: Option<PathBuf>,
-    /// Characters per line [default: the terminal's, or 100]
+    /// Characters per line [default: the terminal's, or 100; at most 10000]
     #[arg(long, value_name = "N", help_heading = "Output")]
     pub(super) width: Option<usize>,
 }
@@ -74,7 +76,7 @@ impl Subject<'_> {
 
     /// The same for people: formula and value.
     pub(super) fn closed_form_text(&self) -> Option<String> {
-        self.closed_form().map(|ClosedForm { bubble, formula }| format!("{formula} = {:.2} %", 100.0 * bubble))
+        self.closed_form().map(|ClosedForm { bubble, formula }| format!("{formula} = {}", numbers::percent(bubble)))
     }
 
     fn picture(&self) -> Picture<'_> {
@@ -105,7 +107,7 @@ impl OutputArgs {
         let told = || std::env::var("COLUMNS").ok()?.parse().ok();
         let to_terminal = self.output.is_none() && std::io::stdout().is_terminal();
         let measured = to_terminal.then(terminal).flatten();
-        self.width.or_else(told).or(measured).unwrap_or(DEFAULT_WIDTH)
+        self.width.or_else(told).or(measured).unwrap_or(DEFAULT_WIDTH).min(MAX_WIDTH)
     }
 
     /// Whether text may be coloured: on a terminal, unless `NO_COLOR` says otherwise.

@@ -11,12 +11,11 @@ use super::decimal::Decimal;
 use super::figures;
 use super::output::{DEPENDENCIES_ONLY, OutputArgs, Subject, Texts};
 use super::source::Source;
-use crate::deps::Message;
 use crate::format::any;
 use crate::format::document::Document;
 use crate::format::grid::Grid;
 use crate::format::text::{self, Style};
-use crate::ids::{Direction, Microbatch, Stage};
+use crate::ids::Stage;
 use crate::order::{Extent, Order};
 use crate::placement::Placement;
 use crate::simulate::{Link, Report, StageCosts, Timeline};
@@ -100,7 +99,8 @@ pub(super) fn run(args: &SearchArgs, out: &mut dyn Write) -> Result<(), CommandE
     let size = Problem::unit(args.pp, args.vp, args.microbatches);
     size.check()?;
     let placement = size.placement();
-    let priced = args.costs.price(placement)?;
+    let extent = Extent { placement, microbatches: args.microbatches, forward_only: false };
+    let priced = args.costs.price(extent)?;
     let (stage, link) = even(&priced, placement)?;
     let problem = Problem {
         forward: stage.forward,
@@ -111,7 +111,6 @@ pub(super) fn run(args: &SearchArgs, out: &mut dyn Write) -> Result<(), CommandE
         ..size
     };
     let solution = search(&problem)?;
-    let extent = Extent { placement, microbatches: args.microbatches, forward_only: false };
     let order = Order::new(extent, solution.rows.clone())?;
     let timeline = Timeline::of_order(&order, &priced.costs)?;
     let report = Report::new(&timeline, |stage| priced.bytes_of(stage));
@@ -165,12 +164,10 @@ impl SearchArgs {
 /// The costs of every stage and message, which a search takes to be the same.
 fn even(priced: &Priced, placement: Placement) -> Result<(StageCosts, Link), CommandError> {
     let stages = (0..placement.n_stages()).map(Stage);
-    let link_to =
-        |stage| priced.costs.link(Message { direction: Direction::Forward, stage, microbatch: Microbatch(0) });
     let first = priced.costs.stage(Stage(0));
-    let link = if placement.n_stages() > 1 { link_to(Stage(1)) } else { Link::default() };
+    let link = if placement.n_stages() > 1 { priced.costs.link_to(Stage(1)) } else { Link::default() };
     let same = stages.clone().all(|stage| priced.costs.stage(stage) == first);
-    if !same || !stages.skip(1).all(|stage| link_to(stage) == link) {
+    if !same || !stages.skip(1).all(|stage| priced.costs.link_to(stage) == link) {
         return Err(CommandError::Costs(
             "a search takes the same costs on every stage and boundary; give one value for each".to_owned(),
         ));

@@ -6,10 +6,11 @@ use std::io::Write;
 use clap::Args;
 
 use super::costs::CostArgs;
-use super::figures::{columns, time};
+use super::figures::{bubbles, time};
 use super::output::{OutputArgs, Subject, Texts};
 use super::policy::Policy;
 use super::source::{Source, SourceArgs};
+use super::table::table;
 use super::{CommandError, title};
 use crate::config::{ScheduleConfig, ScheduleKind};
 use crate::figures::counts;
@@ -51,7 +52,7 @@ pub(super) fn run(args: &ShowArgs, out: &mut dyn Write) -> Result<(), CommandErr
     if let Some(rank) = args.actions {
         return args.output.put(&actions(&source, &verified, rank)?, out);
     }
-    let priced = CostArgs::default().price(source.order().extent().placement)?;
+    let priced = CostArgs::default().price(source.order().extent())?;
     let timeline = Timeline::of_order(source.order(), &priced.costs)?;
     let report = Report::new(&timeline, |stage| priced.bytes_of(stage));
     let (width, colour) = (args.output.width(), args.output.may_colour());
@@ -81,17 +82,12 @@ fn figures(subject: &Subject<'_>) -> String {
     let makespan = time(report.makespan, scale);
     let mut text =
         format!("makespan  {makespan} units (1 = a rank's forward{column}; backward 2, communication free)\n");
-    let closed = subject.closed_form_text().map_or_else(String::new, |closed| format!("; closed form {closed}"));
-    // Writing to a string cannot fail.
-    let _ = writeln!(text, "bubble    {:.2} % of the makespan{closed}", 100.0 * report.bubble);
-    let _ = writeln!(text, "          {:.2} % of the longest stage time", 100.0 * report.longest_stage_bubble);
-    text.push('\n');
-    let mut rows =
-        vec![["rank", "warmup", "steady", "cooldown", "peak activations in flight"].map(str::to_owned).to_vec()];
-    let puts_off = report.ranks.iter().any(|rank| rank.peak_deferred > 0);
-    if puts_off {
-        rows[0].push("with weight gradients put off".to_owned());
-    }
+    let [of_makespan, of_longest] = bubbles(subject);
+    text += &format!("bubble    {of_makespan}\n          {of_longest}\n\n");
+    let mut head = vec!["rank", "warmup", "steady", "cooldown", "peak activations in flight"];
+    let has_deferred = report.ranks.iter().any(|rank| rank.peak_deferred > 0);
+    head.extend(has_deferred.then_some("with deferred weight gradients"));
+    let mut rows = Vec::new();
     for (rank, works) in (0..).map(Rank).zip(subject.source.order().rows()) {
         let (warmup, steady, cooldown) = match subject.source.config() {
             Some(config) => phases_of(config, rank, works),
@@ -100,13 +96,10 @@ fn figures(subject: &Subject<'_>) -> String {
         let mut row = [rank.0, warmup, steady, cooldown].map(|count| count.to_string()).to_vec();
         let figures = &report.ranks[rank.idx()];
         row.push(figures.peak_in_flight.to_string());
-        if puts_off {
-            row.push(figures.peak_saved.to_string());
-        }
+        row.extend(has_deferred.then(|| figures.peak_saved.to_string()));
         rows.push(row);
     }
-    text.push_str(&columns(&rows));
-    text
+    text + &table(0, &head, &rows)
 }
 
 /// As Megatron counts them where Megatron has the schedule.

@@ -32,7 +32,7 @@ pub struct SimulateArgs {
 
 pub(super) fn run(args: &SimulateArgs, out: &mut dyn Write) -> Result<(), CommandError> {
     let source = args.source.load()?;
-    let priced = args.costs.price(source.order().extent().placement)?;
+    let priced = args.costs.price(source.order().extent())?;
     let (timeline, clock) = play(args, &source, &priced)?;
     let report = Report::new(&timeline, |stage| priced.bytes_of(stage));
     let subject = Subject { source: &source, priced: &priced, timeline: &timeline, report: &report, clock };

@@ -15,12 +15,7 @@ pub(super) fn of(source: &Source) -> String {
 
 /// What a configuration is, in a line.
 pub(super) fn of_config(config: &ScheduleConfig) -> String {
-    let extent = Extent {
-        placement: config.placement(),
-        microbatches: config.microbatches(),
-        forward_only: config.forward_only(),
-    };
-    line(config.kind().name(), extent, &groups(config))
+    line(config.kind().name(), config.into(), &groups(config))
 }
 
 fn line(name: &str, extent: Extent, groups: &str) -> String {
@@ -54,7 +49,7 @@ fn groups(config: &ScheduleConfig) -> String {
     }
 }
 
-pub(super) fn counted(count: u32, noun: &str) -> String {
+fn counted(count: u32, noun: &str) -> String {
     let plural = match (count, noun) {
         (1, _) => "",
         (_, noun) if noun.ends_with("ch") => "es",

@@ -174,7 +174,7 @@ fn add(
                 continue;
             }
         };
-        request.check_costs(&stages, &config)?;
+        request.check_costs(&stages, &config, way.dp)?;
         let least_step = least_step(&config, &stages, &request.machine, way.dp);
         let spec = spec.clone();
         made.all.push(Candidate { spec, config, n_replicas: way.dp, recompute, stages, least_step, kind_at });
@@ -192,7 +192,12 @@ fn with_groups(spec: &ScheduleSpec, sizes: GroupSizes, sampled: &mut Option<(usi
         (spec, config)
     };
     let grouped = |size| of(ScheduleSpec { group_size: Some(size), ..spec.clone() });
-    if matches!(grouped(pp).1, Err(ConfigError::NotForThisSchedule { flag: "--group-size", .. })) {
+    // Another group size helps neither those without groups nor those too large for any.
+    let has_no_groups = matches!(
+        grouped(pp).1,
+        Err(ConfigError::NotForThisSchedule { flag: "--group-size", .. } | ConfigError::TooLarge { .. })
+    );
+    if has_no_groups {
         return vec![of(spec.clone())];
     }
     let valid: Vec<u32> = (pp..=m).filter(|&size| group_rule_holds(pp, size, m)).collect();

@@ -38,8 +38,8 @@
 //! (master weight and two moments); with [`Precision::F32`] 4, 4 and 8.
 
 use super::model::{Core, Layer, Model, Part, Weights};
-use super::quantity::TICKS_PER_SECOND;
 use crate::layout::MAX_BALANCED_LAYERS;
+use crate::quantity::TICKS_PER_SECOND;
 
 /// The shape of a GPT.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -137,18 +137,18 @@ impl Request {
     }
 
     /// Whether all ticks and bytes of a step fit into 64 bits with room to spare.
-    pub(super) fn check_costs(&self, stages: &Stages, config: &ScheduleConfig) -> Result<(), PlanError> {
+    pub(super) fn check_costs(&self, stages: &Stages, config: &ScheduleConfig, dp: u32) -> Result<(), PlanError> {
         const MOST: u128 = 1 << 62;
         let m = u128::from(config.microbatches());
-        let (mut ticks, mut bytes) = (0_u128, 0_u128);
+        let gradients = stages.loads.iter().map(|load| load.weights.gradient).fold(0, u64::saturating_add);
+        let reduce = u128::from(self.machine.reduce(gradients, dp));
+        let ticks = stages.costs().longest(config.into()) + reduce;
+        let mut bytes = 0_u128;
         for load in &stages.loads {
-            ticks += m * (u128::from(load.costs.microbatch()) + 2 * u128::from(stages.link.delay()));
             bytes += m * (u128::from(load.bytes.activation) + u128::from(load.bytes.deferred));
             bytes += u128::from(load.weights.replicated) + u128::from(load.weights.sharded) + u128::from(load.working);
             bytes += m * 8 * u128::from(self.model.message);
         }
-        // Shares of idle time multiply by the number of ranks.
-        ticks *= u128::from(config.pp());
         match (ticks <= MOST, bytes <= MOST) {
             (true, true) => Ok(()),
             (false, _) => Err(PlanError::Costs { what: "nanoseconds" }),

@@ -1,10 +1,10 @@
 //! The model cut into stages: what each stage costs, keeps and weighs.
 
 use super::model::{Model, Part, Recompute, Weights};
-use super::quantity::Bandwidth;
 use crate::ids::Stage;
 use crate::layout::{LayerPartition, LayoutError};
 use crate::placement::Placement;
+use crate::quantity::Bandwidth;
 use crate::simulate::{Costs, Link, StageBytes, StageCosts};
 
 /// What ranks are and how they are joined.

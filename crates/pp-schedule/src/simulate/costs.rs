@@ -2,6 +2,7 @@
 
 use crate::deps::Message;
 use crate::ids::Stage;
+use crate::order::Extent;
 use crate::placement::Placement;
 use crate::work::{Work, WorkKind};
 
@@ -53,11 +54,13 @@ impl Link {
     /// From when a message leaves until it is there.
     #[inline]
     pub const fn delay(self) -> u64 {
-        self.latency + self.transfer
+        self.latency.saturating_add(self.transfer)
     }
 }
 
 /// Costs of all stages and boundaries. Messages between stages of one rank cost nothing.
+///
+/// Times are sums of these, in 64 bits: whoever takes costs from elsewhere asks [`Costs::longest`] first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Costs {
     /// Of every stage, unless `stages` says more.
@@ -142,10 +145,16 @@ impl Costs {
     /// If costs are by boundary and there is none for this one.
     #[inline]
     pub fn link(&self, message: Message) -> Link {
-        if self.links.is_empty() {
-            return self.link;
-        }
-        self.links[message.stage.min(message.made_by()).idx()]
+        self.link_to(message.stage.max(message.made_by()))
+    }
+
+    /// What a message over the boundary in front of a stage costs.
+    ///
+    /// # Panics
+    /// If the stage is the first, or costs are by boundary and there is none for this one.
+    pub fn link_to(&self, stage: Stage) -> Link {
+        assert!(stage.0 > 0, "no boundary stands in front of stage 0");
+        if self.links.is_empty() { self.link } else { self.links[stage.idx() - 1] }
     }
 
     /// The costs of every stage, where they are the same and messages are free.
@@ -158,6 +167,19 @@ impl Costs {
             (_, false) => self.links.iter().all(free),
         };
         (same && free && self.pair.is_none()).then_some(self.base)
+    }
+
+    /// The ticks of all computations and messages of a step, one after the other: no simulation takes longer.
+    ///
+    /// # Panics
+    /// If the costs do not [cover](Costs::covers) the placement.
+    pub fn longest(&self, extent: Extent) -> u128 {
+        let n_stages = extent.placement.n_stages();
+        let link = |stage: Stage| if stage.0 == 0 { 0 } else { u128::from(self.link_to(stage).delay()) };
+        let of_stage = |stage| u128::from(self.stage(stage).microbatch()) + 2 * link(stage);
+        let microbatch: u128 = (0..n_stages).map(Stage).map(of_stage).sum();
+        let pairs = u128::from(self.pair.unwrap_or(0)) * u128::from(n_stages);
+        u128::from(extent.microbatches) * (microbatch + pairs)
     }
 
     /// Whether every stage and boundary of a placement has its costs.
@@ -181,6 +203,11 @@ impl Scale {
     /// Of unit costs over `vp` chunks per rank: a unit is the forward of a whole rank, a tick that of one chunk.
     pub fn of_chunks(vp: u32) -> Self {
         Self { ticks_per_unit: f64::from(vp), unit: "units".to_owned() }
+    }
+
+    /// Of ticks that are nanoseconds, in milliseconds.
+    pub fn nanoseconds() -> Self {
+        Self { ticks_per_unit: 1e6, unit: "ms".to_owned() }
     }
 
     /// Ticks in units.

@@ -39,7 +39,7 @@ pub fn levels(row: &[Span], forward_only: bool, bytes: impl Fn(Stage) -> StageBy
         match span.work.kind {
             WorkKind::Forward => {
                 (level.time, level.in_flight, level.bytes) =
-                    (span.start, level.in_flight + 1, level.bytes + activation);
+                    (span.start, level.in_flight + 1, level.bytes.saturating_add(activation));
             }
             // Rows that leave something out, such as part of a measured step, go no lower than nothing.
             WorkKind::Backward | WorkKind::BackwardInput => {
@@ -48,7 +48,7 @@ pub fn levels(row: &[Span], forward_only: bool, bytes: impl Fn(Stage) -> StageBy
                 level.bytes = level.bytes.saturating_sub(activation);
                 if span.work.kind == WorkKind::BackwardInput {
                     level.deferred += 1;
-                    level.bytes += deferred;
+                    level.bytes = level.bytes.saturating_add(deferred);
                 }
             }
             WorkKind::BackwardWeight => {

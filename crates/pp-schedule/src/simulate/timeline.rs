@@ -111,7 +111,7 @@ impl Timeline {
     }
 
     fn idle_share_of(&self, time: u64) -> f64 {
-        let all = time * self.rows.len() as u64;
-        if all == 0 { 0.0 } else { (all - self.busy()) as f64 / all as f64 }
+        let all = u128::from(time) * self.rows.len() as u128;
+        if all == 0 { 0.0 } else { all.saturating_sub(self.busy().into()) as f64 / all as f64 }
     }
 }

@@ -56,7 +56,7 @@ impl Problem {
                 return Err(SynthError::Empty { what });
             }
         }
-        let pairs = u64::from(self.pp) * u64::from(self.microbatches) * u64::from(self.n_chunks);
+        let pairs = (u64::from(self.pp) * u64::from(self.microbatches)).saturating_mul(self.n_chunks.into());
         if pairs > MAX_PAIRS {
             return Err(SynthError::TooLarge { pairs });
         }

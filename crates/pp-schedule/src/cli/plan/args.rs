@@ -5,9 +5,8 @@ use clap::Args;
 use super::super::CommandError;
 use super::model::{self, CostArgs, Made, ShapeArgs};
 use crate::config::ScheduleKind;
-use crate::plan::{
-    Bandwidth, Batch, Bytes, GptError, GptShape, GroupSizes, Machine, QuantityError, Recompute, Request, Time, Way,
-};
+use crate::plan::{Batch, GptError, GptShape, GroupSizes, Machine, Recompute, Request, Way};
+use crate::quantity::{Bandwidth, Bytes, QuantityError, Time};
 
 /// The flags that say what to plan for.
 #[derive(Clone, Debug, Args)]
@@ -118,6 +117,12 @@ pub enum PlanArgsError {
         "nothing says what a layer costs: give --layer-cost, or --hidden-size, --num-heads, --seq-length and --flops"
     )]
     NoCosts,
+    /// A head that is too much beside a layer.
+    #[error(
+        "by its operations beside a layer's, the head takes more than {} per microbatch; give --head-cost",
+        Time::MAX
+    )]
+    Head,
     /// A size of zero, or too large.
     #[error("{flag} {value} is not within 1..={most}")]
     Size {

@@ -3,8 +3,8 @@
 mod args;
 mod flags;
 mod json;
-mod layout;
 mod model;
+mod name;
 mod text;
 mod winner;
 
@@ -19,7 +19,7 @@ use super::output::{DEPENDENCIES_ONLY, Form, OutputArgs, Subject, Texts};
 use super::source::Source;
 use super::{CommandError, figures};
 use crate::format::text::Style;
-use crate::plan::{Choice, Picture, TICKS_PER_SECOND, plan};
+use crate::plan::{Choice, Picture, plan};
 use crate::simulate::Scale;
 
 pub(super) use args::PlanArgsError;
@@ -42,7 +42,8 @@ pub(super) fn run(args: &PlanArgs, out: &mut dyn Write) -> Result<(), CommandErr
     let output = &args.output;
     match (output.format, found.fits.first()) {
         (Form::Text, _) => {
-            let style = Style { width: output.width(), colour: output.may_colour(), scale: Some(&milliseconds()) };
+            let style =
+                Style { width: output.width(), colour: output.may_colour(), scale: Some(&Scale::nanoseconds()) };
             output.put(&text::plan(&asked, &found, args.top, style)?, out)?;
         }
         (Form::Json, _) => output.put(&format!("{:#}\n", json::plan(&asked, &found, args.top)), out)?,
@@ -55,17 +56,13 @@ pub(super) fn run(args: &PlanArgs, out: &mut dyn Write) -> Result<(), CommandErr
     }
 }
 
-fn milliseconds() -> Scale {
-    Scale { ticks_per_unit: TICKS_PER_SECOND / 1e3, unit: "ms".to_owned() }
-}
-
 /// The winner in any other form, as `simulate` has it.
 fn draw(asked: &Asked, winner: &Choice, output: &OutputArgs, out: &mut dyn Write) -> Result<(), CommandError> {
     let stages = &winner.candidate.stages;
     let Picture { order, costs, timeline, report } = winner.candidate.picture()?;
     let priced = Priced {
         costs,
-        scale: milliseconds(),
+        scale: Scale::nanoseconds(),
         bytes: stages.loads.iter().map(|load| load.bytes).collect(),
         assumed: asked.assumed.clone(),
     };

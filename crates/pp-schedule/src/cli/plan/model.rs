@@ -5,13 +5,11 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 
 use super::super::CommandError;
-use super::super::source::read_text;
+use super::super::costs::{Measured, read_measured};
 use super::args::PlanArgsError;
-use crate::format::chrome::{self, MeasuredCosts};
 use crate::layout::LayerPartition;
-use crate::plan::{
-    Bytes, GptRun, GptShape, Keeps, Layer, Model, Part, Precision, QuantityError, Time, Weights, measured,
-};
+use crate::plan::{GptRun, GptShape, Keeps, Layer, Model, Part, Precision, Weights, measured};
+use crate::quantity::{Bytes, QuantityError, Time};
 
 /// Estimates from a shape.
 #[derive(Clone, Debug, Args)]
@@ -187,7 +185,7 @@ const fn times(part: Part) -> CostTriple {
     CostTriple([part.forward, part.backward_input, part.backward_weight])
 }
 
-/// `ticks * new / old`, for a part of what took `old` and takes `new`.
+/// `ticks * new / old`, for what took `ticks` where something else took `old` that takes `new`.
 fn in_ratio(ticks: u64, new: u64, old: u64) -> u64 {
     let scaled = u128::from(ticks) * u128::from(new) / u128::from(old.max(1));
     u64::try_from(scaled).unwrap_or(u64::MAX)
@@ -219,6 +217,9 @@ impl CostArgs {
                 set_times(&mut model.head, times(told.head));
             } else if !estimated && head_forward > 0 {
                 let scaled = in_ratio(head_forward, told.layers[0].part.forward, before);
+                if scaled > Time::MAX.0 {
+                    return Err(PlanArgsError::Head.into());
+                }
                 set_times(&mut model.head, CostTriple([scaled; 3]));
                 assumed
                     .push("the head is taken to be to a layer as by its operations; --head-cost says else".to_owned());
@@ -236,10 +237,8 @@ impl CostArgs {
     fn measured(&self, n_layers: u32, assumed: &mut Vec<String>) -> Result<Model, CommandError> {
         let Some(path) = &self.costs_from else { return Ok(Model::default()) };
         let bad = |why: String| CommandError::Input { file: path.display().to_string(), why };
-        let recorded = chrome::read(&read_text(path)?).map_err(|error| bad(error.to_string()))?;
-        let MeasuredCosts { costs, assumed: more } = recorded.costs().map_err(|error| bad(error.to_string()))?;
+        let Measured { placement, costs, assumed: more } = read_measured(path)?;
         assumed.extend(more);
-        let placement = recorded.extent.placement;
         let layers = match &self.measured_split {
             Some(counts) => LayerPartition::from_counts(counts, n_layers, placement).map_err(|error| {
                 bad(format!(

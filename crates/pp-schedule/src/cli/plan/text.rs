@@ -3,14 +3,14 @@
 use std::collections::HashSet;
 
 use super::super::CommandError;
+use super::super::table::table;
 use super::args::Asked;
-use super::layout::{name, table};
+use super::name::name;
 use super::winner;
 use crate::format::text::Style;
 use crate::layout::LayoutError;
-use crate::plan::{
-    Bytes, Candidate, Choice, Family, GptShape, Misfit, Model, Part, Plan, Recompute, Refused, Request, Rule, Time,
-};
+use crate::plan::{Candidate, Choice, Family, GptShape, Misfit, Model, Part, Plan, Recompute, Refused, Request, Rule};
+use crate::quantity::{Bytes, Time};
 use crate::simulate::Link;
 
 /// The whole of it, the winner's drawing in a style.
@@ -83,7 +83,7 @@ fn costs(model: &Model) -> String {
         [vec![name.to_owned()], times.to_vec(), bytes.to_vec()].concat()
     };
     let rows: Vec<_> = named.into_iter().filter(|(_, part)| *part != Part::default()).map(row).collect();
-    table(&["per microbatch", "F", "I", "W", "keeps", "keeps from I to W", "weights"], &rows)
+    table(2, &["per microbatch", "F", "I", "W", "keeps", "keeps from I to W", "weights"], &rows)
 }
 
 /// The best of each family, as many families as asked for.
@@ -107,7 +107,7 @@ fn ranking(found: &Plan, winner: &Choice, top: usize) -> String {
             format!("  the first {n} played out as programs, by the lanes policy; ranked by that, before the others\n")
         }
     };
-    note + &table(&["#", "schedule", "pp", "vp", "group", "recompute", "step", "bubble", "memory", "why not"], &rows)
+    note + &table(2, &["#", "schedule", "pp", "vp", "group", "recompute", "step", "bubble", "memory", "why not"], &rows)
 }
 
 fn columns(candidate: &Candidate) -> Vec<String> {
@@ -164,7 +164,7 @@ fn misfits(request: &Request, found: &Plan, top: usize) -> String {
     let firsts = firsts(&found.misfits, |misfit| (misfit.candidate.config.kind(), misfit.candidate.recompute));
     let rows: Vec<_> = firsts.iter().take(top.max(1)).map(row).collect();
     let head = ["schedule", "pp", "vp", "group", "recompute", "needs", "why not"];
-    format!("\nmore than {} on a rank\n{}{}", Bytes(limit), table(&head, &rows), more(firsts.len(), top))
+    format!("\nmore than {} on a rank\n{}{}", Bytes(limit), table(2, &head, &rows), more(firsts.len(), top))
 }
 
 fn why_not_fitting(misfit: &Misfit, limit: u64, winner: Option<&Choice>) -> String {
@@ -199,7 +199,7 @@ fn others(found: &Plan, top: usize) -> String {
     let firsts = firsts(&found.slower, |candidate| candidate.config.kind());
     let rows: Vec<_> = firsts.iter().take(top.max(1)).map(row).collect();
     let head = ["schedule", "pp", "vp", "group", "recompute", "at least", "why not"];
-    format!("\nslower whatever the order\n{}{}", table(&head, &rows), more(firsts.len(), top))
+    format!("\nslower whatever the order\n{}{}", table(2, &head, &rows), more(firsts.len(), top))
 }
 
 /// The first of each kind, and how many there are.

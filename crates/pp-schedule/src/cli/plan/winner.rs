@@ -1,11 +1,13 @@
 //! The winner: its flags, its ranks, its drawing.
 
 use super::super::CommandError;
+use super::super::table::table;
 use super::args::Asked;
 use super::flags;
-use super::layout::{name, table};
+use super::name::name;
 use crate::format::text::{self, Style};
-use crate::plan::{Bytes, Candidate, Choice, Picture, Time};
+use crate::plan::{Candidate, Choice, Picture};
+use crate::quantity::{Bytes, Time};
 
 /// All that is said of it.
 pub(super) fn describe(asked: &Asked, winner: &Choice, style: Style<'_>) -> Result<String, CommandError> {
@@ -37,5 +39,5 @@ fn by_rank(asked: &Asked, candidate: &Candidate, picture: &Picture) -> String {
     });
     let rows: Vec<_> = rows.collect();
     let head = ["rank", "computes", "waits", "idle at the ends", "weights", "activations", "memory", "layers"];
-    table(&head, &rows)
+    table(2, &head, &rows)
 }

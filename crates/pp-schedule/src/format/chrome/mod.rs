@@ -115,8 +115,7 @@ impl<'a> Trace<'a> {
 
     /// A trace whose ticks are nanoseconds that were measured, still without steps.
     pub fn measured(title: impl Into<String>) -> Self {
-        let scale = Scale { ticks_per_unit: 1e6, unit: "ms".to_owned() };
-        Self { title: title.into(), scale, steps: Vec::new(), extra: Vec::new(), counters: true }
+        Self { title: title.into(), scale: Scale::nanoseconds(), steps: Vec::new(), extra: Vec::new(), counters: true }
     }
 }
 

@@ -7,6 +7,9 @@ use super::events::{Compute, Events};
 use super::header::{Header, Raw};
 use super::recorded::{Recorded, RecordedSpan, RecordedStep};
 
+/// The longest step that is read, in nanoseconds, about 13 days: so that sums over all stages stay within 64 bits.
+const MAX_STEP: u64 = 1 << 50;
+
 /// The file. Whatever else is in it is skipped.
 #[derive(Deserialize)]
 struct File {
@@ -77,7 +80,7 @@ fn step(header: &Header, computes: &[Compute]) -> Result<RecordedStep, ChromeErr
     // A step cannot begin after its first computation.
     let start = named.unwrap_or(earliest).min(earliest);
     let length = computes.iter().map(|compute| compute.end).max().unwrap_or(0) - start;
-    if length > u64::MAX / 4 / u64::from(header.extent.placement.n_ranks()) {
+    if length > MAX_STEP.min(u64::MAX / 4 / u64::from(header.extent.placement.n_ranks())) {
         return Err(ChromeError::TooLong { step: number, length });
     }
     let spans = computes.iter().map(|&Compute { rank, work, start, end, .. }| RecordedSpan { rank, work, start, end });

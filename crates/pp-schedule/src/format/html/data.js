@@ -46,5 +46,5 @@ const amount = (size) => {
   if (!data.bytes || size < 1024) return data.bytes ? `${size} B` : String(size);
   const power = Math.min(6, Math.floor(Math.log2(size) / 10));
   const value = size / 1024 ** power;
-  return `${value.toFixed(value < 10 ? 2 : value < 100 ? 1 : 0)} ${['KiB', 'MiB', 'GiB', 'TiB', 'PiB', 'EiB'][power - 1]}`;
+  return `${value.toFixed(value < 10 ? 3 : value < 100 ? 2 : 1)} ${['KiB', 'MiB', 'GiB', 'TiB', 'PiB', 'EiB'][power - 1]}`;
 };

@@ -2,8 +2,9 @@
 
 use std::fmt::Write as _;
 
-use crate::format::picture::{Picture, numbers};
+use crate::format::picture::Picture;
 use crate::format::xml::escape;
+use crate::quantity::Bytes;
 use crate::simulate::RankReport;
 
 /// Writes it.
@@ -40,7 +41,7 @@ pub(super) fn write(page: &mut String, picture: &Picture<'_>) {
             let _ = write!(page, "<td>{}</td>", rank.peak_deferred);
         }
         if picture.bytes_known {
-            let _ = write!(page, "<td>{}</td>", numbers::bytes(rank.peak_bytes));
+            let _ = write!(page, "<td>{}</td>", Bytes(rank.peak_bytes));
         }
         page.push_str("</tr>\n");
     }

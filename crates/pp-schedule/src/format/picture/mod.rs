@@ -6,6 +6,7 @@ pub(super) mod wait;
 
 use crate::ids::{Rank, Stage};
 use crate::order::Order;
+use crate::quantity::Bytes;
 use crate::simulate::{Level, Report, Scale, StageBytes, Timeline, levels};
 use crate::work::WorkKind;
 
@@ -113,7 +114,7 @@ impl<'a> Picture<'a> {
 
     /// An amount of memory as it is shown: bytes, or a count.
     pub(super) fn amount(&self, amount: u64) -> String {
-        if self.bytes_known { numbers::bytes(amount) } else { amount.to_string() }
+        if self.bytes_known { Bytes(amount).to_string() } else { amount.to_string() }
     }
 
     /// How much a level is, in what memory is shown in.

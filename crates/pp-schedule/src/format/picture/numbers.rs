@@ -15,18 +15,6 @@ pub fn percent(share: f64) -> String {
     format!("{:.2} %", 100.0 * share)
 }
 
-/// Bytes in the largest binary unit that leaves a whole: `1.25 GiB`, `768 B`.
-pub fn bytes(bytes: u64) -> String {
-    const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
-    if bytes < 1024 {
-        return format!("{bytes} B");
-    }
-    let power = (bytes.ilog2() / 10).min(UNITS.len() as u32);
-    let value = bytes as f64 / 1024f64.powi(power as i32);
-    let decimals = if value < 10.0 { 2 } else { usize::from(value < 100.0) };
-    format!("{value:.decimals$} {}", UNITS[power as usize - 1])
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -44,20 +32,6 @@ mod tests {
             (0.000_012_5, "0.0000125"),
         ] {
             assert_eq!(short(value), text);
-        }
-    }
-
-    #[test]
-    fn bytes_are_in_binary_units() {
-        for (value, text) in [
-            (0, "0 B"),
-            (1023, "1023 B"),
-            (1024, "1.00 KiB"),
-            (1_342_177_280, "1.25 GiB"),
-            (150 << 20, "150 MiB"),
-            (u64::MAX, "16.0 EiB"),
-        ] {
-            assert_eq!(bytes(value), text);
         }
     }
 }

@@ -104,7 +104,7 @@ fn figures_legend_and_memory_are_those_of_the_picture() {
     }
     assert!(image.contains(">closed form: bubble = 1/4</text>"));
     for rank in &sample.report.ranks {
-        let peak = format!(">peak {}</text>", crate::format::picture::numbers::bytes(rank.peak_bytes));
+        let peak = format!(">peak {}</text>", crate::quantity::Bytes(rank.peak_bytes));
         assert!(image.contains(&peak), "{peak}");
     }
     // One frame per pair, and that of the legend.

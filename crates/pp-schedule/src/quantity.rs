@@ -1,15 +1,13 @@
-//! Sizes and times as people write them: `80GiB`, `24GB`, `1.2ms`, `300us`; and back.
+//! Sizes, times and bandwidths as people write them (`80GiB`, `24GB`, `1.2ms`, `50GB/s`), and back.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// Ticks of the planner: nanoseconds.
+/// Ticks where they are nanoseconds: in plans, in traces, and wherever times have units.
 pub const TICKS_PER_SECOND: f64 = 1e9;
 
-/// The most that is taken for a size: 1 EiB.
-const MAX_BYTES: f64 = (1_u64 << 60) as f64;
-/// The most that is taken for a time: a day.
-const MAX_TICKS: f64 = 86_400.0 * TICKS_PER_SECOND;
+/// The most that is taken for a size, 1 PiB: sums over all layers stay within 64 bits.
+const MAX_BYTES: f64 = (1_u64 << 50) as f64;
 
 /// A number of bytes: `512`, `1.5e9`, `24GB` (powers of 1000), `80GiB` (powers of 1024), whatever the case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -74,7 +72,17 @@ const BYTE_UNITS: [(&str, f64); 10] = [
     ("gib", 1_073_741_824.0),
     ("tib", 1_099_511_627_776.0),
 ];
-const TIME_UNITS: [(&str, f64); 6] = [("", 1e6), ("ns", 1.0), ("us", 1e3), ("µs", 1e3), ("ms", 1e6), ("s", 1e9)];
+
+/// Units of time in lower case, and the power of ten that makes them nanoseconds.
+const TIME_UNITS: [(&str, u32); 6] = [("ns", 0), ("us", 3), ("\u{b5}s", 3), ("\u{3bc}s", 3), ("ms", 6), ("s", 9)];
+/// The units of time, as messages list them.
+pub(crate) const KNOWN_TIMES: &str = "ns, us, ms, s";
+
+/// The power of ten that makes a unit of time, whatever its case, nanoseconds; `None` if it is none.
+pub(crate) fn nanoseconds_in(unit: &str) -> Option<u32> {
+    let unit = unit.to_lowercase();
+    TIME_UNITS.into_iter().find(|(name, _)| *name == unit).map(|(_, power)| power)
+}
 
 /// The number in front and the unit behind it, in lower case.
 fn split(text: &str, example: &'static str) -> Result<(f64, String), QuantityError> {
@@ -92,27 +100,18 @@ fn split(text: &str, example: &'static str) -> Result<(f64, String), QuantityErr
     }
 }
 
-fn scaled(
-    text: &str,
-    (number, unit): (f64, String),
-    units: &[(&str, f64)],
-    known: &'static str,
-) -> Result<f64, QuantityError> {
-    match units.iter().find(|(name, _)| *name == unit) {
-        Some((_, scale)) => Ok(number * scale),
-        None => Err(QuantityError::Unit { text: text.to_owned(), unit, known }),
-    }
-}
-
 const KNOWN_SIZES: &str = "B, kB, MB, GB, TB (powers of 1000), KiB, MiB, GiB, TiB (powers of 1024)";
 
-fn bytes(text: &str, parts: (f64, String)) -> Result<f64, QuantityError> {
-    let bytes = scaled(text, parts, &BYTE_UNITS, KNOWN_SIZES)?;
+fn bytes(text: &str, (number, unit): (f64, String)) -> Result<f64, QuantityError> {
+    let Some((_, scale)) = BYTE_UNITS.iter().find(|(name, _)| *name == unit) else {
+        return Err(QuantityError::Unit { text: text.to_owned(), unit, known: KNOWN_SIZES });
+    };
+    let bytes = number * scale;
     // Not a number is neither.
     if bytes <= MAX_BYTES {
         Ok(bytes)
     } else {
-        Err(QuantityError::TooLarge { text: text.to_owned(), most: "1024 PiB" })
+        Err(QuantityError::TooLarge { text: text.to_owned(), most: "1024 TiB" })
     }
 }
 
@@ -120,7 +119,9 @@ impl FromStr for Bytes {
     type Err = QuantityError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        Ok(Self(bytes(text, split(text, "80GiB, 24GB or 1.5e9")?)?.round() as u64))
+        let bytes = bytes(text, split(text, "80GiB, 24GB or 1.5e9")?)?;
+        // Whole numbers are taken as they are, however long.
+        Ok(Self(text.trim().parse().unwrap_or(bytes.round() as u64)))
     }
 }
 
@@ -128,11 +129,19 @@ impl FromStr for Time {
     type Err = QuantityError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let parts = split(text, "1.2ms, 300us or 50ns")?;
-        let ticks = scaled(text, parts, &TIME_UNITS, "ns, us, ms, s; without one it is in ms")?;
+        let (number, unit) = split(text, "1.2ms, 300us or 50ns")?;
+        let Some(power) = nanoseconds_in(if unit.is_empty() { "ms" } else { &unit }) else {
+            return Err(QuantityError::Unit { text: text.to_owned(), unit, known: KNOWN_TIMES });
+        };
+        let ticks = number * 10_f64.powi(power as i32);
         let too_large = || QuantityError::TooLarge { text: text.to_owned(), most: "86400 s" };
-        if ticks <= MAX_TICKS { Ok(Self(ticks.round() as u64)) } else { Err(too_large()) }
+        if ticks <= Self::MAX.0 as f64 { Ok(Self(ticks.round() as u64)) } else { Err(too_large()) }
     }
+}
+
+impl Time {
+    /// The most that is taken for a time: a day.
+    pub const MAX: Self = Self(86_400 * TICKS_PER_SECOND as u64);
 }
 
 impl FromStr for Bandwidth {
@@ -147,13 +156,13 @@ impl FromStr for Bandwidth {
 }
 
 impl Bandwidth {
-    /// How long so many bytes take, in ticks, rounded up.
+    /// How long so many bytes take, in ticks, rounded up; [`u64::MAX`] where that is more.
     pub fn ticks(self, bytes: u64) -> u64 {
         (bytes as f64 / self.0 * TICKS_PER_SECOND).ceil() as u64
     }
 }
 
-/// In the largest unit of which there is at least one, three digits at least.
+/// In the largest unit of which there is at least one, with four digits, or all where that is more.
 fn in_units(f: &mut fmt::Formatter<'_>, value: f64, units: &[(&str, f64)]) -> fmt::Result {
     let Some(&(unit, scale)) = units.iter().find(|(_, scale)| value >= *scale).or(units.last()) else { return Ok(()) };
     let value = value / scale;
@@ -169,9 +178,9 @@ fn in_units(f: &mut fmt::Formatter<'_>, value: f64, units: &[(&str, f64)]) -> fm
 
 impl fmt::Display for Bytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const UNITS: [(&str, f64); 5] =
-            [("TiB", 1_099_511_627_776.0), ("GiB", 1_073_741_824.0), ("MiB", 1_048_576.0), ("KiB", 1024.0), ("B", 1.0)];
-        in_units(f, self.0 as f64, &UNITS)
+        const NAMES: [&str; 7] = ["EiB", "PiB", "TiB", "GiB", "MiB", "KiB", "B"];
+        let units: [(&str, f64); 7] = std::array::from_fn(|at| (NAMES[at], 1024_f64.powi(6 - at as i32)));
+        in_units(f, self.0 as f64, &units)
     }
 }
 
@@ -222,7 +231,7 @@ mod tests {
             ("inf", "at least 0"),
             ("80G", "`g` is no unit"),
             ("80Gib/s", "is no unit"),
-            ("1e300", "1024 PiB"),
+            ("1e300", "1024 TiB"),
             ("1.2.3GB", "80GiB"),
         ] {
             let error = text.parse::<Bytes>().expect_err(text).to_string();
@@ -235,10 +244,18 @@ mod tests {
 
     #[test]
     fn what_is_written_can_be_read() {
-        for (bytes, text) in [(0, "0 B"), (999, "999 B"), (1536, "1.500 KiB"), (80 << 30, "80.00 GiB")] {
+        for (bytes, text) in [
+            (0, "0 B"),
+            (999, "999 B"),
+            (1023, "1023 B"),
+            (1536, "1.500 KiB"),
+            (80 << 30, "80.00 GiB"),
+            (150 << 20, "150.0 MiB"),
+        ] {
             assert_eq!(Bytes(bytes).to_string(), text);
             assert_eq!(text.parse(), Ok(Bytes(bytes)));
         }
+        assert_eq!(Bytes(u64::MAX).to_string(), "16.00 EiB");
         for (ticks, text) in [(0, "0 ns"), (37, "37 ns"), (1_200_000, "1.200 ms"), (123_400_000_000, "123.4 s")] {
             assert_eq!(Time(ticks).to_string(), text);
             assert_eq!(text.parse(), Ok(Time(ticks)));
