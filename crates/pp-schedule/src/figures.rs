@@ -16,7 +16,7 @@ pub const BUBBLE_FORMULA: &str = "(pp - 1) / (vp * m + pp - 1)";
 pub const ZERO_BUBBLE_FORMULA: &str = "(pp - 1) / (3 * vp * m + pp - 1)";
 
 /// The formula of [`closed_form`] for ZB-H1 under uneven costs, for people.
-pub const ZB_H1_FORMULA: &str = "(pp - 1) * (F + I - W) / (m * (F + I + W) + (pp - 1) * (F + I - W))";
+pub const ZB_H1_FORMULA: &str = "x / (m (F + I + W) + x), x = (pp - 1) (F + I - W)";
 
 /// The formula of [`ideal_bubble`] for forwards alone over a V, for people.
 pub const V_FORWARD_FORMULA: &str = "(pp - 1) / (m + pp - 1)";

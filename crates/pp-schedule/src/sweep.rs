@@ -140,7 +140,9 @@ fn specs(pp: u32, vp: u32, microbatches: u32) -> Vec<ScheduleSpec> {
     }
     specs.extend([ScheduleKind::ZbV, ScheduleKind::VHalf, ScheduleKind::VMin, ScheduleKind::DualPipeV].map(of));
     specs.push(interleaved.clone());
-    specs.push(ScheduleSpec { allow_bubbles: true, ..interleaved.clone() });
+    for kind in [ScheduleKind::Interleaved, ScheduleKind::InterleavedZb, ScheduleKind::DualPipeV] {
+        specs.push(ScheduleSpec { allow_bubbles: true, ..of(kind) });
+    }
     let groups = pp..=microbatches;
     specs.extend(groups.map(|group| ScheduleSpec { group_size: Some(group), ..interleaved.clone() }));
     let forward_only = specs.clone().into_iter().map(|spec| ScheduleSpec { forward_only: true, ..spec });
@@ -155,9 +157,11 @@ fn is_schedule(spec: &ScheduleSpec) -> bool {
     match spec.resolved_kind() {
         ScheduleKind::NoPipelining => pp == 1,
         ScheduleKind::GPipe | ScheduleKind::OneFOneB | ScheduleKind::ZbH1 | ScheduleKind::ZbH2 => vp == 1,
-        ScheduleKind::LoopedBfs | ScheduleKind::InterleavedZb => true,
+        ScheduleKind::LoopedBfs => true,
+        ScheduleKind::InterleavedZb => spec.allow_bubbles || m < 2 * pp || m % (m / pp) == 0,
         // One chunk is no request: it stands for the two that they have.
-        ScheduleKind::ZbV | ScheduleKind::VHalf | ScheduleKind::VMin | ScheduleKind::DualPipeV => vp <= 2,
+        ScheduleKind::ZbV | ScheduleKind::VHalf | ScheduleKind::VMin => vp <= 2,
+        ScheduleKind::DualPipeV => vp <= 2 && (spec.allow_bubbles || m >= 2 * pp),
         ScheduleKind::Interleaved if pp == 1 => false,
         ScheduleKind::Interleaved => {
             spec.allow_bubbles || (pp <= group && group <= m && !(1..pp).contains(&(m % group)))

@@ -33,6 +33,9 @@ fn torchs_text_round_trips() {
     let quoted = DUAL_PIPE_V.map(|row| format!("\"{}\"", row.replace(',', "\",\""))).join("\n");
     assert_eq!(parse(&quoted), grid);
 
+    // As torch does: blanks around a cell, and what spreadsheets put in front.
+    assert_eq!(parse("\u{feff} 0F0,0B0\t, \n1F0 ,1B0"), parse("0F0,0B0,\n1F0,1B0"));
+
     let overlap = Token::Overlap { forward: (Stage(0), Microbatch(3)), backward: (Stage(3), Microbatch(1)) };
     assert_eq!(grid.rows[0][17], Some(overlap));
     assert_eq!(overlap.works().map(|work| work.to_string()).collect::<Vec<_>>(), ["0F3", "3B1"]);
@@ -79,8 +82,6 @@ fn cells_are_read_strictly() {
         ("2X0", "2", Kind, "X"),
         ("2FF0", "2", Kind, "FF"),
         ("2F 0", "2F", Microbatch, " "),
-        (" 2F0", "", Stage, " "),
-        ("2F0 ", "2F0", End, " "),
         ("02F0", "", Number, "02"),
         ("2F00", "2F", Number, "00"),
         ("2F4294967296", "2F", Number, "4294967296"),

@@ -18,7 +18,7 @@ const KINDS: [ScheduleKind; 6] = [
 ];
 
 fn config(kind: ScheduleKind, pp: u32, vp: u32, m: u32) -> Result<ScheduleConfig, ConfigError> {
-    ScheduleConfig::new(&ScheduleSpec { schedule: Some(kind), ..ScheduleSpec::new(pp, vp, m) })
+    ScheduleConfig::new(&ScheduleSpec { schedule: Some(kind), allow_bubbles: true, ..ScheduleSpec::new(pp, vp, m) })
 }
 
 fn order(kind: ScheduleKind, pp: u32, vp: u32, m: u32) -> Order {

@@ -50,7 +50,8 @@ pub struct Args {
     #[arg(visible_alias = "microbatch-group-size-per-virtual-pipeline-stage")]
     pub group_size: Option<u32>,
 
-    /// Interleaved with any number of microbatches, at the price of bubbles (no other schedule needs it)
+    /// Interleaved, interleaved-zb and dualpipe-v with any number of microbatches, at the price of bubbles (no other
+    /// schedule needs it)
     #[arg(long, help_heading = "Pipeline")]
     pub allow_bubbles: bool,
 

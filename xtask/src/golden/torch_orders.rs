@@ -68,7 +68,7 @@ impl TorchSchedule {
         let spec = ScheduleSpec {
             schedule: Some(self.kind),
             // Rounds are groups, as many as there can be.
-            allow_bubbles: self.kind == ScheduleKind::Interleaved,
+            allow_bubbles: true,
             gpipe_backward: (self.kind == ScheduleKind::GPipe).then_some(GPipeBackward::Ascending),
             ..ScheduleSpec::new(pp, v, m)
         };

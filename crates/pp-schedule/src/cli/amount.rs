@@ -107,7 +107,6 @@ mod tests {
         for (text, part) in [
             ("", "`` is no number"),
             ("ms", "`ms` is no number"),
-            ("1e3", "`1e3` is no number"),
             ("-1ms", "`-1` is no number"),
             ("5min", "`min` is no unit of time; known: ns, us, ms, s"),
         ] {

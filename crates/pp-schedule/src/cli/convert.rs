@@ -14,6 +14,7 @@ use crate::format::grid::Grid;
 
 /// Arguments of `convert`.
 #[derive(Clone, Debug, Args)]
+#[command(allow_negative_numbers = true)]
 #[command(after_help = "\
 Examples:
   pp-schedule convert --pp 4 --vp 2 --microbatches 8 --output schedule.csv

@@ -17,8 +17,8 @@ use crate::simulate::{Costs, Link, Scale, StageBytes, StageCosts};
 
 /// The most that everything in a step may take, in ticks, or hold, in bytes, together.
 const MAX_SUM: u128 = 1 << 62;
-/// Digits after the point when a bandwidth is given, since bytes over bandwidth are seldom whole.
-const PLACES_WITH_BANDWIDTH: u32 = 6;
+/// Digits after the point that are kept where times are shares of what was given.
+const PLACES_OF_SHARES: u32 = 6;
 
 /// Costs and sizes. A list has one value for all stages, or one per stage. Times are plain numbers of any unit, or all have one.
 #[derive(Clone, Debug, Default, Args)]
@@ -197,28 +197,29 @@ impl CostArgs {
         let backward = list("--backward", &self.backward)?;
         let input = list("--backward-input", &self.backward_input)?;
         let weight = list("--backward-weight", &self.backward_weight)?;
-        let dearer = |(backward, part): (&u64, &u64)| part > backward;
-        for (flag, part) in [("--backward-input", &input), ("--backward-weight", &weight)] {
-            if backward.iter().zip(part).any(dearer) {
-                return Err(CommandError::Costs(format!("{flag} is more than --backward, of which it is a part")));
-            }
-        }
         let stages = (0..n_stages).map(|stage| {
             let of = |values: &[u64]| values.get(stage).copied();
             let forward = forward[stage];
+            // What is left of a backward whose other part is given.
+            let rest = |flag: &str, backward: u64, part: u64| {
+                backward.checked_sub(part).ok_or_else(|| {
+                    CommandError::Costs(format!(
+                        "stage {stage}: {flag} is more than --backward, of which it is a part; give less, or all three of \
+                         --backward, --backward-input and --backward-weight"
+                    ))
+                })
+            };
             let (input, weight) = match (of(&backward), of(&input), of(&weight)) {
                 (_, Some(input), Some(weight)) => (input, weight),
-                (Some(backward), None, Some(weight)) => (backward.saturating_sub(weight), weight),
-                (Some(backward), input, None) => {
-                    let input = input.unwrap_or(backward - backward / 2);
-                    (input, backward.saturating_sub(input))
-                }
+                (Some(backward), None, Some(weight)) => (rest("--backward-weight", backward, weight)?, weight),
+                (Some(backward), Some(input), None) => (input, rest("--backward-input", backward, input)?),
+                (Some(backward), None, None) => (backward - backward / 2, backward / 2),
                 (None, input, weight) => (input.unwrap_or(forward), weight.unwrap_or(forward)),
             };
             let backward = of(&backward).unwrap_or(input + weight);
-            StageCosts { forward, backward, backward_input: input, backward_weight: weight }
+            Ok(StageCosts { forward, backward, backward_input: input, backward_weight: weight })
         });
-        Ok(stages.collect())
+        stages.collect()
     }
 
     fn linked(&self, costs: Costs, n_stages: usize, ticks: Ticks, scale: &Scale) -> Result<Costs, CommandError> {
@@ -243,7 +244,8 @@ impl CostArgs {
     fn places(&self) -> u32 {
         let lists = [&self.forward, &self.backward, &self.backward_input, &self.backward_weight];
         let all = lists.into_iter().flatten().chain(&self.pair).chain(&self.latency);
-        let least = if self.bandwidth.is_some() { PLACES_WITH_BANDWIDTH } else { 0 };
+        // Bytes over bandwidth, and the parts of a pair, are seldom whole.
+        let least = if self.bandwidth.is_some() || self.pair.is_some() { PLACES_OF_SHARES } else { 0 };
         all.map(|value| value.number.places()).max().unwrap_or(0).max(least)
     }
 

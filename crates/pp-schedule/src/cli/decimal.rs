@@ -39,7 +39,7 @@ impl fmt::Display for Decimal {
 
 /// A text that is no such number.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{text}` is no number of at least 0 with at most {MAX_PLACES} digits after the point, such as 12 or 0.25")]
+#[error("`{text}` is no number of at least 0, such as 12 or 0.25")]
 pub(super) struct NoDecimal {
     text: String,
 }
@@ -47,18 +47,29 @@ pub(super) struct NoDecimal {
 impl FromStr for Decimal {
     type Err = NoDecimal;
 
+    /// Exactly where it has at most [`MAX_PLACES`] digits after the point; other forms of numbers, such as `1e-3` or a third
+    /// with all its digits, are rounded to as many.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let error = || NoDecimal { text: text.chars().take(40).collect() };
-        let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));
-        let is_number = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
-        if !is_number(whole) || !is_number(fraction) {
-            return Err(error());
+        if let Some(exact) = exactly(text) {
+            return Ok(exact);
         }
-        let fraction = fraction.trim_end_matches('0');
-        let places = u32::try_from(fraction.len()).ok().filter(|places| *places <= MAX_PLACES).ok_or_else(error)?;
-        let digits = format!("{whole}{fraction}").parse().map_err(|_| error())?;
-        Ok(Self { digits, places })
+        let starts = text.starts_with(|c: char| c.is_ascii_digit() || c == '.');
+        let number = text.parse::<f64>().ok().filter(|number| starts && number.is_finite()).ok_or_else(error)?;
+        exactly(&format!("{number:.*}", MAX_PLACES as usize)).ok_or_else(error)
     }
+}
+
+/// Digits, and perhaps a point and more digits.
+fn exactly(text: &str) -> Option<Decimal> {
+    let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));
+    let is_number = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+    if !is_number(whole) || !is_number(fraction) {
+        return None;
+    }
+    let fraction = fraction.trim_end_matches('0');
+    let places = u32::try_from(fraction.len()).ok().filter(|places| *places <= MAX_PLACES)?;
+    Some(Decimal { digits: format!("{whole}{fraction}").parse().ok()?, places })
 }
 
 #[cfg(test)]
@@ -75,9 +86,23 @@ mod tests {
     }
 
     #[test]
+    fn other_forms_are_rounded() {
+        for (text, nanos) in [
+            ("0.3333333333333333", 333_333_333),
+            ("0.30000000000000004", 300_000_000),
+            ("1e-05", 10_000),
+            (".5", 500_000_000),
+            ("1.", 1_000_000_000),
+            ("1e3", 1_000_000_000_000),
+            ("0.0000000001", 0),
+        ] {
+            assert_eq!(text.parse::<Decimal>().expect(text).scaled(9), Some(nanos), "{text}");
+        }
+    }
+
+    #[test]
     fn anything_else_is_refused() {
-        for text in ["", ".", ".5", "1.", "-1", "+1", "1e3", "1,5", "nan", "0.0000000001", "99999999999999999999", "é"]
-        {
+        for text in ["", ".", "-1", "+1", "1,5", "nan", "inf", "infinity", "1e300", "99999999999999999999", "é"] {
             assert!(text.parse::<Decimal>().is_err(), "{text}");
         }
     }

@@ -13,7 +13,7 @@ use crate::quantity::Bytes;
 use crate::simulate::{Costs, RankReport, Report, Scale};
 
 /// The longest critical path that is written out, in computations.
-const PATH_SHOWN: usize = 12;
+const PATH_SHOWN: usize = 10;
 
 /// A time in units.
 pub(super) fn time(ticks: u64, scale: &Scale) -> String {
@@ -36,10 +36,12 @@ pub(super) fn simulated(subject: &Subject<'_>) -> String {
     line("costs", costs_text(subject));
     line("makespan", format!("{} {unit}", time(report.makespan, scale)));
     line("longest stage", format!("{} {unit}, rank {longest}", time(report.longest_stage, scale)));
-    let [of_makespan, of_longest] = bubbles(subject);
-    line("bubble", of_makespan);
-    line("", of_longest);
-    line("critical path", path_text(subject));
+    for (index, bubble) in bubbles(subject).into_iter().enumerate() {
+        line(if index == 0 { "bubble" } else { "" }, bubble);
+    }
+    let [sums, path] = path_text(subject);
+    line("critical path", sums);
+    line("", path);
     for assumed in &priced.assumed {
         line("assumed", assumed.clone());
     }
@@ -48,17 +50,21 @@ pub(super) fn simulated(subject: &Subject<'_>) -> String {
     text
 }
 
-/// The bubble by both measures, the first beside its closed form.
-pub(super) fn bubbles(subject: &Subject<'_>) -> [String; 2] {
+/// The bubble by both measures, and the first in closed form where there is one, a line each.
+pub(super) fn bubbles(subject: &Subject<'_>) -> Vec<String> {
     let report = subject.report;
-    let closed = subject.closed_form_text().map_or_else(String::new, |closed| format!("; closed form {closed}"));
-    [
-        format!("{} of the makespan{closed}", numbers::percent(report.bubble)),
+    let closed = subject.closed_form();
+    let mut lines = vec![
+        format!("{} of the makespan", numbers::percent(report.bubble)),
         format!("{} of the longest stage time", numbers::percent(report.longest_stage_bubble)),
-    ]
+    ];
+    lines
+        .extend(closed.map(|closed| format!("{} in closed form: {}", numbers::percent(closed.bubble), closed.formula)));
+    lines
 }
 
-fn path_text(subject: &Subject<'_>) -> String {
+/// What the critical path is made of, and its computations.
+fn path_text(subject: &Subject<'_>) -> [String; 2] {
     let path = &subject.report.critical_path;
     let rows = subject.timeline.rows();
     let tokens = path.steps.iter().map(|(rank, index)| rows[rank.idx()][*index as usize].work.to_string());
@@ -68,12 +74,9 @@ fn path_text(subject: &Subject<'_>) -> String {
         len => format!("{} .. {}", tokens[..PATH_SHOWN / 2].join(" "), tokens[len - PATH_SHOWN / 2..].join(" ")),
     };
     let scale = &subject.priced.scale;
-    format!(
-        "{} of computing, {} of messages; {} computations: {shown}",
-        time(path.compute, scale),
-        time(path.communication, scale),
-        tokens.len()
-    )
+    let (compute, communication) = (time(path.compute, scale), time(path.communication, scale));
+    let sums = format!("{compute} of computing, {communication} of messages, in {} computations:", tokens.len());
+    [sums, shown]
 }
 
 fn costs_text(subject: &Subject<'_>) -> String {

@@ -83,9 +83,8 @@ pub enum Command {
 /// The flags that say which schedule is meant.
 #[derive(Clone, Debug, Args)]
 pub struct ScheduleArgs {
-    /// 1f1b, gpipe, interleaved, looped-bfs, zb-h1, zb-h2, interleaved-zb, zb-v, v-half, v-min, dualpipe-v or none
-    /// [default: interleaved if --vp > 1, else 1f1b; none for one rank]
-    #[arg(long, value_name = "NAME")]
+    /// The schedule, or none for the default.
+    #[arg(long, value_name = "NAME", help = schedule_help())]
     pub schedule: Option<ScheduleKind>,
     /// Pipeline ranks
     #[arg(long, visible_alias = "pipeline-model-parallel-size", default_value_t = 1)]
@@ -99,7 +98,7 @@ pub struct ScheduleArgs {
     /// Microbatches a chunk runs in a row (interleaved only) [default: --pp]
     #[arg(long, visible_alias = "microbatch-group-size-per-virtual-pipeline-stage")]
     pub group_size: Option<u32>,
-    /// Run interleaved with any number of microbatches, at the price of bubbles
+    /// Run interleaved, interleaved-zb and dualpipe-v with any number of microbatches, at the price of bubbles
     #[arg(long)]
     pub allow_bubbles: bool,
     /// Order of GPipe's backwards: reverse or ascending (gpipe only) [default: reverse]
@@ -124,6 +123,12 @@ impl ScheduleArgs {
             forward_only: self.forward_only,
         }
     }
+}
+
+/// Every name there is, and the one that is taken.
+fn schedule_help() -> String {
+    let names = ScheduleKind::ALL.map(ScheduleKind::name).join(", ");
+    format!("{names} [default: interleaved if --vp > 1, else 1f1b; none for one rank]")
 }
 
 /// Why a command failed, and the exit code that says so.

@@ -23,6 +23,7 @@ use crate::synth::{Problem, Solution, limits, search};
 
 /// Arguments of `search`.
 #[derive(Clone, Debug, Args)]
+#[command(allow_negative_numbers = true)]
 #[command(after_help = "\
 Examples:
   pp-schedule search --pp 4 --vp 2 -m 12 --forward 10 --backward-input 12 --backward-weight 8 --latency 1

@@ -23,6 +23,7 @@ use crate::work::{Work, WorkKind};
 
 /// Arguments of `show`.
 #[derive(Clone, Debug, Args)]
+#[command(allow_negative_numbers = true)]
 #[command(after_help = "\
 Examples:
   pp-schedule show --pp 4 --vp 2 --microbatches 8
@@ -69,7 +70,7 @@ pub(super) fn run(args: &ShowArgs, out: &mut dyn Write) -> Result<(), CommandErr
 fn drawing(subject: &Subject<'_>, style: Style<'_>) -> String {
     let drawn = text::draw_with(subject.timeline, style);
     format!(
-        "{}\n\n{drawn}\n{}\nverified: every computation once, slots, channels, no deadlock with unbuffered channels\n",
+        "{}\n\n{drawn}\n{}\nproved: every computation once, slots, channels, no deadlock without buffers\n",
         subject.title(),
         figures(subject)
     )
@@ -80,13 +81,14 @@ fn figures(subject: &Subject<'_>) -> String {
     let n_chunks = subject.timeline.extent().placement.n_chunks();
     let column = if n_chunks == 1 { String::new() } else { format!(", a column is 1/{n_chunks}") };
     let makespan = time(report.makespan, scale);
-    let mut text =
-        format!("makespan  {makespan} units (1 = a rank's forward{column}; backward 2, communication free)\n");
-    let [of_makespan, of_longest] = bubbles(subject);
-    text += &format!("bubble    {of_makespan}\n          {of_longest}\n\n");
-    let mut head = vec!["rank", "warmup", "steady", "cooldown", "peak activations in flight"];
+    let mut text = format!("makespan  {makespan} units (1 = a rank's forward{column}; backward 2, messages free)\n");
+    for (index, bubble) in bubbles(subject).into_iter().enumerate() {
+        text += &format!("{:<9} {bubble}\n", if index == 0 { "bubble" } else { "" });
+    }
+    text += "\n";
+    let mut head = vec!["rank", "warmup", "steady", "cooldown", "peak in flight"];
     let has_deferred = report.ranks.iter().any(|rank| rank.peak_deferred > 0);
-    head.extend(has_deferred.then_some("with deferred weight gradients"));
+    head.extend(has_deferred.then_some("and with W to come"));
     let mut rows = Vec::new();
     for (rank, works) in (0..).map(Rank).zip(subject.source.order().rows()) {
         let (warmup, steady, cooldown) = match subject.source.config() {

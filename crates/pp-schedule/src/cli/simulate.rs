@@ -12,6 +12,7 @@ use crate::simulate::{Report, Sends, Timeline};
 
 /// Arguments of `simulate`.
 #[derive(Clone, Debug, Args)]
+#[command(allow_negative_numbers = true)]
 pub struct SimulateArgs {
     #[command(flatten)]
     source: SourceArgs,

@@ -6,7 +6,7 @@ use crate::quantity::{Bytes, Time};
 use crate::simulate::Scale;
 
 /// The largest cost, in ticks.
-const MAX_TICKS: u64 = 100_000_000_000;
+const MAX_TICKS: u64 = 1_000_000_000_000_000;
 
 /// What a tick is.
 #[derive(Clone, Copy, Debug)]

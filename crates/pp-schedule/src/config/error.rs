@@ -105,6 +105,34 @@ pub enum ConfigError {
         /// The group size given.
         group_size: u32,
     },
+    /// DualPipeV's steady state needs two microbatches per rank.
+    #[error(
+        "--schedule dualpipe-v needs --microbatches of at least twice --pp, but there are {microbatches} for --pp {pp}; use \
+         --microbatches {}, or --allow-bubbles",
+        2 * u64::from(*pp)
+    )]
+    TooFewForDualPipeV {
+        /// Pipeline ranks.
+        pp: u32,
+        /// Microbatches.
+        microbatches: u32,
+    },
+    /// Rounds of interleaved zero bubble that are not of one size.
+    #[error(
+        "--schedule interleaved-zb needs rounds of one size, at least --pp {pp} microbatches each, but --microbatches \
+         {microbatches} do not divide into {}; use --microbatches {below} or {above}, or --allow-bubbles",
+        (microbatches / pp).max(1)
+    )]
+    UnevenRounds {
+        /// Pipeline ranks.
+        pp: u32,
+        /// Microbatches.
+        microbatches: u32,
+        /// The nearest number below that divides.
+        below: u32,
+        /// The nearest above.
+        above: u32,
+    },
     /// The group size is not within `[pp, microbatches]`.
     #[error(
         "interleaved needs pp <= group size <= microbatches, but --pp is {pp}, --group-size {group_size}{}, \

@@ -52,9 +52,12 @@ impl ScheduleConfig {
             return Err(ConfigError::TooLargeToSearch { kind, pp, microbatches, most: MAX_PAIRS / u64::from(pp * vp) });
         }
         check_placement(kind, pp, vp)?;
+        if kind == ScheduleKind::DualPipeV && microbatches / 2 < pp && !spec.allow_bubbles {
+            return Err(ConfigError::TooFewForDualPipeV { pp, microbatches });
+        }
         let groups = match kind {
             ScheduleKind::Interleaved => interleaved_groups(spec)?,
-            ScheduleKind::InterleavedZb => even_groups(pp, microbatches),
+            ScheduleKind::InterleavedZb => rounds(spec)?,
             _ => Groups::Uniform { size: pp },
         };
         Ok(Self {
@@ -153,6 +156,19 @@ fn check_placement(kind: ScheduleKind, pp: u32, vp: u32) -> Result<(), ConfigErr
 /// As many groups of at least `pp` microbatches as there can be, and at least one.
 fn even_groups(pp: u32, microbatches: u32) -> Groups {
     Groups::Even { count: (microbatches / pp).max(1) }
+}
+
+/// torch's rounds: groups of one size, as many as there can be, unless bubbles are allowed.
+fn rounds(spec: &ScheduleSpec) -> Result<Groups, ConfigError> {
+    let &ScheduleSpec { pp, microbatches, .. } = spec;
+    let divide = |microbatches: u32| microbatches.is_multiple_of((microbatches / pp).max(1));
+    if spec.allow_bubbles || divide(microbatches) {
+        return Ok(even_groups(pp, microbatches));
+    }
+    // A multiple of pp is never far.
+    let below = (1..microbatches).rev().find(|&fewer| divide(fewer)).unwrap_or(pp);
+    let above = (microbatches..u32::MAX).find(|&more| divide(more)).unwrap_or(pp);
+    Err(ConfigError::UnevenRounds { pp, microbatches, below, above })
 }
 
 fn interleaved_groups(spec: &ScheduleSpec) -> Result<Groups, ConfigError> {

@@ -198,7 +198,10 @@ fn with_groups(spec: &ScheduleSpec, sizes: GroupSizes, sampled: &mut Option<(usi
         Err(ConfigError::NotForThisSchedule { flag: "--group-size", .. } | ConfigError::TooLarge { .. })
     );
     if has_no_groups {
-        return vec![of(spec.clone())];
+        let plain = of(spec.clone());
+        let needs_bubbles =
+            matches!(plain.1, Err(ConfigError::TooFewForDualPipeV { .. } | ConfigError::UnevenRounds { .. }));
+        return vec![if needs_bubbles { of(ScheduleSpec { allow_bubbles: true, ..spec.clone() }) } else { plain }];
     }
     let valid: Vec<u32> = (pp..=m).filter(|&size| group_rule_holds(pp, size, m)).collect();
     if valid.is_empty() {
@@ -224,7 +227,8 @@ mod tests {
             let Some(other) = same_over_one_chunk(kind) else { continue };
             for (pp, m) in [(1, 1), (2, 1), (2, 5), (3, 3), (4, 9), (5, 7)] {
                 let order = |kind| {
-                    let spec = ScheduleSpec { schedule: Some(kind), ..ScheduleSpec::new(pp, 1, m) };
+                    let spec =
+                        ScheduleSpec { schedule: Some(kind), allow_bubbles: true, ..ScheduleSpec::new(pp, 1, m) };
                     Order::generate(&ScheduleConfig::new(&spec).expect("a schedule"))
                 };
                 assert_eq!(order(kind).rows(), order(other).rows(), "{kind} {other} pp {pp} m {m}");

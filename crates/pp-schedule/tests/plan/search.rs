@@ -35,7 +35,7 @@ fn all(request: &Request, way: &Way) -> Vec<Plain> {
             let takes_groups =
                 format!("{:?}", ScheduleConfig::new(&ScheduleSpec { group_size: Some(1), ..plain.clone() }));
             if takes_groups.contains("NotForThisSchedule") {
-                specs = vec![plain];
+                specs = vec![if ScheduleConfig::new(&plain).is_ok() { plain } else { bubbles }];
             } else if specs.is_empty() {
                 specs = vec![bubbles];
             }

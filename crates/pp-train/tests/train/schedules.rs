@@ -20,7 +20,11 @@ fn all() -> Vec<(String, TrainConfig)> {
         let before = configs.len();
         for (pp, vp) in (1..=4).flat_map(|pp| [(pp, 1), (pp, 2)]) {
             for m in [1, 2, 3, 8] {
-                let line = format!("{SIZES} --schedule {kind} --pp {pp} --vp {vp} --microbatches {m}");
+                let bubbles = match kind {
+                    ScheduleKind::InterleavedZb | ScheduleKind::DualPipeV => "--allow-bubbles",
+                    _ => "",
+                };
+                let line = format!("{SIZES} --schedule {kind} --pp {pp} --vp {vp} --microbatches {m} {bubbles}");
                 // The same schedule with two chunks, by default and said.
                 let taken = |config: &TrainConfig| configs.iter().any(|(_, other)| other.plan() == config.plan());
                 if let Ok(config) = try_config(&line)

@@ -26,6 +26,7 @@ pub(super) use args::PlanArgsError;
 
 /// Arguments of `plan`.
 #[derive(Clone, Debug, Args)]
+#[command(allow_negative_numbers = true)]
 pub struct PlanArgs {
     #[command(flatten)]
     ask: args::AskArgs,

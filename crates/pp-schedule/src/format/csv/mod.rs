@@ -8,9 +8,9 @@
 //! | `2UNSHARD` `2RESHARD` `2REDUCE_GRAD` | a mark on stage 2, without a microbatch |
 //! | `(0F3;3B1)OVERLAP_F_B` | a forward and a full backward at the same time |
 //!
-//! A cell is read strictly: the whole of it is one of these, numbers have no leading zeros, and there are no blanks.
-//! What [`Grid::parse`] takes, [`Grid::to_csv`] writes back character for character, but for needless quotes and the
-//! line ends, which are those of Python's `csv.writer`.
+//! A cell is read strictly: the whole of it is one of these, and numbers have no leading zeros. Blanks around it are left
+//! out, as torch does. What [`Grid::parse`] takes, [`Grid::to_csv`] writes back character for character, but for those
+//! blanks, needless quotes and the line ends, which are those of Python's `csv.writer`.
 //!
 //! ```
 //! use pp_schedule::format::csv::Grid;

@@ -10,6 +10,8 @@ impl Grid {
     /// # Errors
     /// A [`CsvError`] that names the row, the column, the cell and what was expected.
     pub fn parse(text: &str) -> Result<Self, CsvError> {
+        // Spreadsheets put the mark of byte order in front.
+        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         let mut rows = Vec::new();
         let mut n_cells = 0;
         for (rank, line) in lines(text).enumerate() {
@@ -39,7 +41,7 @@ fn parse_row(rank: usize, line: &str, n_cells: &mut usize) -> Result<Vec<Option<
         }
         let (cell, after) = split_cell(text).map_err(error)?;
         rest = after;
-        row.push(match cell {
+        row.push(match cell.trim_matches([' ', '\t']) {
             "" => None,
             cell => Some(cell.parse().map_err(|source| error(CsvErrorKind::Token(source)))?),
         });

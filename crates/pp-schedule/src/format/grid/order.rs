@@ -128,18 +128,17 @@ impl Grid {
         let expected = u64::from(n_stages) * microbatches;
         let forwards = self.ranked_works().filter(|(_, work)| work.kind == WorkKind::Forward).count() as u64;
         if forwards < expected {
-            let missing = self.first_missing_forward(n_stages);
+            let missing = self.first_missing_forward(n_stages, last);
             return Err(GridError::TooFewForwards { forwards, expected, n_stages, last, missing });
         }
         Ok(())
     }
 
     /// By stage, then microbatch; it is among the first that are not there, so few are looked at.
-    fn first_missing_forward(&self, n_stages: u32) -> Work {
+    fn first_missing_forward(&self, n_stages: u32, last: Microbatch) -> Work {
         let forwards: HashSet<Work> =
             self.ranked_works().map(|(_, work)| work).filter(|work| work.kind == WorkKind::Forward).collect();
-        let all =
-            (0..n_stages).flat_map(|stage| (0..=u32::MAX).map(move |m| Work::forward(Stage(stage), Microbatch(m))));
+        let all = (0..n_stages).flat_map(|stage| (0..=last.0).map(move |m| Work::forward(Stage(stage), Microbatch(m))));
         all.take(forwards.len() + 1)
             .find(|work| !forwards.contains(work))
             .unwrap_or(Work::forward(Stage(0), Microbatch(0)))
