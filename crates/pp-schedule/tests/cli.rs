@@ -262,7 +262,7 @@ fn times_may_have_units() {
         ("--latency 2ms", "without --forward; give that too"),
         ("-F 0.0000001ms", "--forward 0.0000001ms is no whole number of nanoseconds"),
         ("-F 2e5s", "`2e5` is no number"),
-        ("-F 90000s", "--forward 90000s takes more than 86400 s"),
+        ("-F 90000s", "--forward 90000s takes more than 86400"),
         ("-F 2ms --unit hours", "--unit hours is none of ns, us, ms, s"),
         ("-F 2 --message-bytes 1MB --bandwidth 1GB/s", "--bandwidth 1000000000B/s is per second"),
         ("-F 2ms --message-bytes 1MB --bandwidth 0", "no message arrives"),
