@@ -30,14 +30,14 @@ pub fn bubble_formula(config: &ScheduleConfig) -> &'static str {
 fn formula(config: &ScheduleConfig) -> (&'static str, f64) {
     let (vp, m) = (f64::from(config.vp()), f64::from(config.microbatches()));
     match config.placement().shape() {
-        _ if puts_weights_off(config) => (ZERO_BUBBLE_FORMULA, 3.0 * vp * m),
+        _ if defers_weights(config) => (ZERO_BUBBLE_FORMULA, 3.0 * vp * m),
         Shape::V => (V_FORWARD_FORMULA, m),
         Shape::Loop => (BUBBLE_FORMULA, vp * m),
     }
 }
 
 /// Whether weight gradients fill what would be idle time.
-fn puts_weights_off(config: &ScheduleConfig) -> bool {
+fn defers_weights(config: &ScheduleConfig) -> bool {
     let kind_does = match config.kind() {
         ScheduleKind::NoPipelining
         | ScheduleKind::GPipe
@@ -102,7 +102,7 @@ pub struct ClosedForm {
 pub fn closed_form(config: &ScheduleConfig, costs: StageCosts) -> Option<ClosedForm> {
     let bubble = ideal_bubble(config)?;
     let StageCosts { forward, backward, backward_input, backward_weight } = costs;
-    let zero_bubble = puts_weights_off(config);
+    let zero_bubble = defers_weights(config);
     if !zero_bubble || (forward == backward_input && forward == backward_weight) {
         let whole = !zero_bubble || backward == backward_input + backward_weight;
         return whole.then(|| ClosedForm { bubble, formula: bubble_formula(config) });
@@ -139,9 +139,9 @@ pub fn counts(config: &ScheduleConfig, rank: Rank) -> Counts {
     }
 }
 
-/// The most activations that a rank keeps for their backward at any one time, in microbatches of one chunk: from a forward
-/// until its backward, or its backward for the weights, has run. Its program has as many slots for them.
-pub fn peak_in_flight(config: &ScheduleConfig, rank: Rank) -> u32 {
+/// The most that a rank has saved for its backwards at any one time, in microbatches of one chunk: from a forward until its
+/// backward, or its backward for the weights, has run ([`crate::simulate::RankReport::peak_saved`]).
+pub fn peak_saved(config: &ScheduleConfig, rank: Rank) -> u32 {
     let (pp, vp, m) = (config.pp(), config.vp(), config.microbatches());
     match config.kind() {
         _ if config.forward_only() => 0,
@@ -161,7 +161,7 @@ pub fn peak_in_flight(config: &ScheduleConfig, rank: Rank) -> u32 {
     }
 }
 
-/// The most microbatches of a chunk that an order keeps at once.
+/// The most microbatches of a chunk that an order has saved at once.
 fn most_saved(order: &[Work]) -> u32 {
     let mut saved = 0_u32;
     let counts = order.iter().map(|work| {

@@ -32,6 +32,16 @@ impl WorkKind {
             Self::BackwardWeight => 'W',
         }
     }
+
+    /// The name in pictures.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Forward => "forward",
+            Self::Backward => "full backward",
+            Self::BackwardInput => "input gradient",
+            Self::BackwardWeight => "weight gradient",
+        }
+    }
 }
 
 /// One computation: a kind, a global stage and a microbatch.

@@ -263,7 +263,7 @@ fn times_may_have_units() {
         ("-F 0.0000001ms", "--forward 0.0000001ms is no whole number of nanoseconds"),
         ("-F 2e5s", "takes more than 86400"),
         ("-F 1 -B 2 -I 3", "stage 0: --backward-input is more than --backward"),
-        ("-F 90000s", "--forward 90000s takes more than 86400 s"),
+        ("-F 90000s", "--forward 90000s takes more than 86400"),
         ("-F 2ms --unit hours", "--unit hours is none of ns, us, ms, s"),
         ("-F 2 --message-bytes 1MB --bandwidth 1GB/s", "--bandwidth 1000000000B/s is per second"),
         ("-F 2ms --message-bytes 1MB --bandwidth 0", "no message arrives"),
@@ -284,10 +284,19 @@ fn words(line: &str) -> Vec<&str> {
 /// What is no file stays what it is.
 #[test]
 #[cfg(unix)]
-fn devices_are_written_to_and_links_followed() {
+fn pipes_are_written_to_and_links_followed() {
     use std::os::unix::fs::FileTypeExt;
-    assert_eq!(command(&["show", "--pp", "2", "-m", "2", "--output", "/dev/null"]), (0, String::new()));
-    assert!(std::fs::metadata("/dev/null").expect("a device").file_type().is_char_device());
+    let pipe = Scratch(std::env::temp_dir().join(format!("pp-schedule-{}-pipe.csv", std::process::id())));
+    let made = std::process::Command::new("mkfifo").arg(&pipe.0).status().expect("mkfifo runs");
+    assert!(made.success());
+    let reader = {
+        let path = pipe.0.clone();
+        std::thread::spawn(move || std::fs::read_to_string(path))
+    };
+    let name = pipe.0.to_str().expect("a plain path");
+    assert_eq!(command(&["convert", "--pp", "1", "-m", "1", "--output", name]), (0, String::new()));
+    assert_eq!(reader.join().expect("no panic").expect("readable"), "0F0,0B0\r\n");
+    assert!(std::fs::metadata(&pipe.0).expect("a pipe").file_type().is_fifo());
     let target = Scratch::new("target", "");
     let link = Scratch(std::env::temp_dir().join(format!("pp-schedule-{}-link.csv", std::process::id())));
     std::os::unix::fs::symlink(&target.0, &link.0).expect("a link");

@@ -171,7 +171,7 @@ fn closed_forms_equal_what_is_built() {
         let program = lanes::lower(&config);
         for rank in (0..config.pp()).map(Rank) {
             let slots = program.ranks[rank.idx()].n_slots(SlotClass::Saved);
-            assert_eq!(slots as u32, figures::peak_in_flight(&config, rank), "{config:?} rank {rank}");
+            assert_eq!(slots as u32, figures::peak_saved(&config, rank), "{config:?} rank {rank}");
         }
         let timeline = Timeline::of_order(&Order::generate(&config), &Costs::UNIT).expect("runs");
         if let Some(bubble) = figures::ideal_bubble(&config) {

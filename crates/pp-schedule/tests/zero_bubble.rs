@@ -139,7 +139,7 @@ fn every_order_covers_its_step_verifies_and_keeps_what_was_predicted() {
             let program = verify(lanes::lower(&config)).unwrap_or_else(|error| panic!("{config:?}: {error}"));
             for rank in (0..config.pp()).map(Rank) {
                 let slots = program.program().ranks[rank.idx()].n_slots(SlotClass::Saved);
-                assert_eq!(slots as u32, figures::peak_in_flight(&config, rank), "{config:?} rank {rank}");
+                assert_eq!(slots as u32, figures::peak_saved(&config, rank), "{config:?} rank {rank}");
             }
             let timeline = Timeline::of_order(&order, &Costs::UNIT).expect("runs");
             if let Some(bubble) = figures::ideal_bubble(&config) {

@@ -4,8 +4,9 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use super::bound::least_step;
+use super::error::{PlanError, Rule};
 use super::model::Recompute;
-use super::request::{GroupSizes, PlanError, Request, Way};
+use super::request::{GroupSizes, Request, Way};
 use super::stages::Stages;
 use crate::config::{ConfigError, ScheduleConfig, ScheduleKind, ScheduleSpec};
 use crate::groups::group_rule_holds;
@@ -50,20 +51,6 @@ impl Candidate {
         let (pp, vp) = (self.spec.pp, self.spec.vp);
         Family { pp, kind_at: self.kind_at, vp, recompute: self.recompute }
     }
-}
-
-/// A rule that a schedule breaks.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Rule {
-    /// The schedule's.
-    #[error(transparent)]
-    Config(#[from] ConfigError),
-    /// Of layers on stages.
-    #[error(transparent)]
-    Layout(#[from] LayoutError),
-    /// Of a number of ranks: what comes of the batch.
-    #[error("{0}")]
-    Batch(String),
 }
 
 /// What was not tried, and why.

@@ -16,9 +16,10 @@
 //! over the whole sequence, as in Narayanan et al. 2021 and Qi et al. 2023: attention's scores have no weights, so their
 //! part of the backward (`8 b s^2 h`) is all in I.
 //!
-//! Bytes that a layer keeps per token (times `b s`), from F to its backward and, where W is apart, from I to W:
+//! Bytes that a layer keeps per token (times `b s`): in flight, from F to its backward, and deferred, from I to W where W is
+//! apart:
 //!
-//! | | kept | put off until W |
+//! | | in flight | deferred |
 //! |---|---|---|
 //! | [`Keeps::Megatron`], layer | `16 e h + 2 h + (2 e + 1) a s` | `16 e h` |
 //! | head | `2 e h + 4 V` | `2 e h + 4 V` |
@@ -28,7 +29,7 @@
 //! | embedding | 0 | `e h` |
 //!
 //! The first is Korthikanti et al. 2022 without tensor or sequence parallelism, masks of dropout taking a byte: with two
-//! bytes per element it is their `s b h (34 + 5 a s / h)`, logits in four bytes; put off is the `32 s b h` of Qi et al.
+//! bytes per element it is their `s b h (34 + 5 a s / h)`, logits in four bytes; deferred is the `32 s b h` of Qi et al.
 //! 2023. The second is what pp-model keeps: inputs of norms and matrices, queries, keys and values, attention's
 //! probabilities, the network before its activation function, two statistics per norm; and, until W, the inputs of norms
 //! and matrices with the gradients of their outputs (`20 h`). Under [`super::Recompute::Selective`] the `a s` are computed
@@ -323,7 +324,7 @@ impl GptShape {
     }
 }
 
-/// Bytes per token: kept, and put off.
+/// Bytes per token: in flight, and deferred.
 struct TokenBytes {
     layer: [u128; 2],
     head: [u128; 2],

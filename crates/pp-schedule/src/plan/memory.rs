@@ -19,7 +19,7 @@ pub struct RankMemory {
     pub rank: Rank,
     /// Parameters with their gradients and the optimizer's state.
     pub weights: u64,
-    /// Activations in flight and weight-gradient work put off, at the worst moment.
+    /// Activations in flight and what deferred weight gradients need, at the worst moment.
     pub saved: u64,
     /// What a backward computes again, for the largest layer.
     pub working: u64,

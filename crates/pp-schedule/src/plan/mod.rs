@@ -25,6 +25,7 @@
 
 mod bound;
 mod candidate;
+mod error;
 mod gpt;
 mod measured;
 mod memory;
@@ -33,11 +34,12 @@ mod request;
 mod search;
 mod stages;
 
-pub use candidate::{Candidate, Family, Refused, Rule};
+pub use candidate::{Candidate, Family, Refused};
+pub use error::{PlanError, Rule};
 pub use gpt::{GptError, GptRun, GptShape, Keeps, Operations, Precision};
 pub use measured::{MeasuredError, measured};
 pub use memory::RankMemory;
 pub use model::{Core, Layer, Model, Part, Recompute, UnknownRecompute, Weights};
-pub use request::{Batch, GroupSizes, PlanError, Request, Way};
-pub use search::{Choice, Misfit, Picture, Plan, plan};
+pub use request::{Batch, GroupSizes, Request, Way};
+pub use search::{Choice, Misfit, Plan, Simulation, plan};
 pub use stages::{Machine, StageLoad, Stages};

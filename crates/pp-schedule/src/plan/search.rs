@@ -3,9 +3,10 @@
 use std::collections::{HashMap, HashSet};
 
 use super::candidate::{Candidate, Candidates, Family, Refused, candidates};
+use super::error::PlanError;
 use super::memory::{RankMemory, fullest, memory};
 use super::model::Recompute;
-use super::request::{PlanError, Request};
+use super::request::Request;
 use crate::config::ScheduleKind;
 use crate::ids::{Rank, Stage};
 use crate::lower::lanes;
@@ -70,9 +71,9 @@ pub struct Plan {
     pub sampled: Option<(usize, usize)>,
 }
 
-/// All that is needed to draw a candidate.
+/// A candidate played out by itself: all that is needed to draw it.
 #[derive(Clone, Debug)]
-pub struct Picture {
+pub struct Simulation {
     /// Who computes what, in turn.
     pub order: Order,
     /// What it costs; ticks are nanoseconds.
@@ -88,11 +89,11 @@ impl Candidate {
     ///
     /// # Errors
     /// [`Stuck`] if its order does not run to its end, which no generated one does.
-    pub fn picture(&self) -> Result<Picture, Stuck> {
+    pub fn simulate(&self) -> Result<Simulation, Stuck> {
         let (order, costs) = (Order::generate(&self.config), self.stages.costs());
         let timeline = Timeline::of_order(&order, &costs)?;
         let report = Report::new(&timeline, |stage| self.stages.bytes(stage));
-        Ok(Picture { order, costs, timeline, report })
+        Ok(Simulation { order, costs, timeline, report })
     }
 
     /// Bytes of every rank.

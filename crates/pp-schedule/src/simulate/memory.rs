@@ -1,4 +1,6 @@
-//! What a rank holds at any time: activations in flight, and weight-gradient work that was put off.
+//! What a rank has saved for its backwards at any time. A microbatch of a chunk is *in flight* from the start of its forward
+//! to the end of its backward, or of its backward for the input; then *deferred*, until the end of its backward for the
+//! weights. *Saved* is both together: as many as there are saved slots in the rank's program ([`crate::SlotClass::Saved`]).
 
 use super::timeline::Span;
 use crate::ids::Stage;

@@ -24,7 +24,7 @@ pub struct RankReport {
     pub idle: u64,
     /// The most activations in flight at once, in microbatches of one chunk.
     pub peak_in_flight: u32,
-    /// The most weight-gradient work put off at once, in microbatches of one chunk.
+    /// The most weight gradients deferred at once, in microbatches of one chunk.
     pub peak_deferred: u32,
     /// The most of both at once: the saved slots that its program has.
     pub peak_saved: u32,

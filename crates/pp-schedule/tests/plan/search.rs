@@ -202,10 +202,10 @@ fn pictures_are_of_what_was_ranked() {
     let request = everything(uneven(8), vec![Way::new(4, 1, Batch::Microbatches(8))], Machine::default());
     let found = plan(&request).unwrap();
     let winner: &Candidate = &found.fits[0].candidate;
-    let picture = winner.picture().unwrap();
-    assert_eq!(picture.timeline.makespan(), found.fits[0].makespan);
+    let simulated = winner.simulate().unwrap();
+    assert_eq!(simulated.timeline.makespan(), found.fits[0].makespan);
     let saved: Vec<u64> = winner.memory(request.model.message).iter().map(|memory| memory.saved).collect();
-    assert_eq!(saved, picture.report.ranks.iter().map(|rank| rank.peak_bytes).collect::<Vec<_>>());
+    assert_eq!(saved, simulated.report.ranks.iter().map(|rank| rank.peak_bytes).collect::<Vec<_>>());
 }
 
 /// Played out as programs, candidates take no less time, and are ranked by it.

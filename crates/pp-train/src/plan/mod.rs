@@ -5,7 +5,7 @@ mod import;
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use pp_schedule::figures::peak_in_flight;
+use pp_schedule::figures::peak_saved;
 use pp_schedule::lower::lanes;
 use pp_schedule::{
     Channel, Order, Placement, Program, Rank, RankProgram, ScheduleConfig, ScheduleKind, SlotClass, VerifiedProgram,
@@ -75,7 +75,7 @@ impl Plan {
     /// The most activations that a rank keeps for their backward at once, in microbatches of one chunk.
     pub fn peak_in_flight(&self, rank: Rank) -> u32 {
         match self {
-            Self::Generated(config) => peak_in_flight(config, rank),
+            Self::Generated(config) => peak_saved(config, rank),
             Self::File(file) => {
                 let program = &file.training().program().ranks[rank.idx()];
                 u32::try_from(program.n_slots(SlotClass::Saved)).unwrap_or(u32::MAX)

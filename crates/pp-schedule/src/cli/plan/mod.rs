@@ -1,6 +1,7 @@
 //! `plan`: which schedule to run, and why not the others.
 
 mod args;
+mod error;
 mod flags;
 mod json;
 mod model;
@@ -19,10 +20,10 @@ use super::output::{DEPENDENCIES_ONLY, Form, OutputArgs, Subject, Texts};
 use super::source::Source;
 use super::{CommandError, figures};
 use crate::format::text::Style;
-use crate::plan::{Choice, Picture, plan};
+use crate::plan::{Choice, Simulation, plan};
 use crate::simulate::Scale;
 
-pub(super) use args::PlanArgsError;
+pub(super) use error::PlanArgsError;
 
 /// Arguments of `plan`.
 #[derive(Clone, Debug, Args)]
@@ -60,7 +61,7 @@ pub(super) fn run(args: &PlanArgs, out: &mut dyn Write) -> Result<(), CommandErr
 /// The winner in any other form, as `simulate` has it.
 fn draw(asked: &Asked, winner: &Choice, output: &OutputArgs, out: &mut dyn Write) -> Result<(), CommandError> {
     let stages = &winner.candidate.stages;
-    let Picture { order, costs, timeline, report } = winner.candidate.picture()?;
+    let Simulation { order, costs, timeline, report } = winner.candidate.simulate()?;
     let priced = Priced {
         costs,
         scale: Scale::nanoseconds(),

@@ -6,7 +6,7 @@ use clap::{Args, ValueEnum};
 
 use super::super::CommandError;
 use super::super::costs::{Measured, read_measured};
-use super::args::PlanArgsError;
+use super::error::PlanArgsError;
 use crate::layout::LayerPartition;
 use crate::plan::{GptRun, GptShape, Keeps, Layer, Model, Part, Precision, Weights, measured};
 use crate::quantity::{Bytes, QuantityError, Time};

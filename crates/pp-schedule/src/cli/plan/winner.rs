@@ -6,7 +6,7 @@ use super::args::Asked;
 use super::flags;
 use super::name::name;
 use crate::format::text::{self, Style};
-use crate::plan::{Candidate, Choice, Picture};
+use crate::plan::{Candidate, Choice, Simulation};
 use crate::quantity::{Bytes, Time};
 
 /// All that is said of it.
@@ -18,16 +18,16 @@ pub(super) fn describe(asked: &Asked, winner: &Choice, style: Style<'_>) -> Resu
     for note in flags::notes(candidate) {
         said += &format!("  ({note})\n");
     }
-    let picture = candidate.picture()?;
-    said += &format!("\n{}\n{}", by_rank(asked, candidate, &picture), text::draw_with(&picture.timeline, style));
+    let simulated = candidate.simulate()?;
+    said += &format!("\n{}\n{}", by_rank(asked, candidate, &simulated), text::draw_with(&simulated.timeline, style));
     Ok(said)
 }
 
 /// What each rank does and holds.
-fn by_rank(asked: &Asked, candidate: &Candidate, picture: &Picture) -> String {
+fn by_rank(asked: &Asked, candidate: &Candidate, simulated: &Simulation) -> String {
     let memory = candidate.memory(asked.request.model.message);
     let placement = candidate.config.placement();
-    let rows = picture.report.ranks.iter().zip(&memory).map(|(rank, memory)| {
+    let rows = simulated.report.ranks.iter().zip(&memory).map(|(rank, memory)| {
         let layers = placement.stages_of(rank.rank).map(|stage| {
             let range = candidate.stages.layers.range(stage);
             if range.len() == 1 { range.start.to_string() } else { format!("{}-{}", range.start, range.end - 1) }

@@ -6,7 +6,6 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::error::ChromeError;
-use super::write::quoted;
 use super::{FORMAT, Trace, VERSION};
 use crate::config::MAX_CELLS;
 use crate::order::Extent;
@@ -30,6 +29,11 @@ pub(super) fn write(trace: &Trace<'_>, extent: Extent, ns: u64, out: &mut dyn Wr
         write!(out, "{comma}{{\"step\":{},\"start_ns\":{}}}", step.number, step.start.saturating_mul(ns))?;
     }
     out.write_all(b"]}")
+}
+
+/// A JSON string.
+pub(super) fn quoted(text: &str) -> io::Result<String> {
+    serde_json::to_string(text).map_err(io::Error::from)
 }
 
 /// What was read of it.

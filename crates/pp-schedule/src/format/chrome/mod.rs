@@ -13,7 +13,7 @@
 //! | events of `"cat":"compute"`, `"ph":"X"` | computations: `name` is the token as in every drawing (`2F0`), `ts` and `dur` are microseconds, `args.step` is the step (0 if missing) |
 //! | events of `"cat":"extra"`, `"ph":"X"` | whatever else took time, such as waits: `args.step` and `args.lane` as above |
 //! | events of `"cat":"message"` | messages between ranks, with flow events (`s`, `t`, `f`) from the computation that made them to the one that consumed them |
-//! | events of `"ph":"C"` | counters of microbatches kept for backwards |
+//! | events of `"ph":"C"` | counters of microbatches saved for backwards |
 //!
 //! A trace that was measured has nanoseconds for ticks. In one that was simulated a unit of cost takes a millisecond, unless
 //! the unit is one of time itself. [`read()`] takes all of it but needs only the first three rows, `otherData.unit` aside, and
@@ -69,7 +69,7 @@ pub struct Trace<'a> {
     pub steps: Vec<Step<'a>>,
     /// What else took time.
     pub extra: Vec<Extra>,
-    /// Whether to write how much each rank keeps for its backwards.
+    /// Whether to write how much each rank has saved for its backwards.
     pub counters: bool,
 }
 

@@ -3,14 +3,13 @@
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
-use super::header;
+use super::header::{self, quoted};
 use super::lanes::Lanes;
 use super::messages::{self, Ends};
 use super::{Extra, Step, Trace, ns_per_tick};
 use crate::format::picture::wait;
 use crate::ids::Rank;
 use crate::simulate::{Flight, Level, StageBytes, levels};
-use crate::work::WorkKind;
 
 /// The lane of messages.
 const MESSAGES: &str = "messages sent";
@@ -129,7 +128,7 @@ impl Events<'_> {
                 work.stage,
                 placement.chunk_of(work.stage),
                 work.microbatch,
-                kind_name(work.kind),
+                work.kind.name(),
             );
             if let Some((rank, work)) = wait::before(timeline, rank, index).and_then(|wait| wait.waited_for) {
                 let _ = write!(self.line, ",\"waited_for\":\"{work} on rank {rank}\"");
@@ -150,7 +149,7 @@ impl Events<'_> {
         let ts = Micros(self.nanoseconds(start.saturating_add(time)));
         let _ = write!(
             self.line,
-            "{{\"name\":\"kept for backwards\",\"ph\":\"C\",\"pid\":{rank},\"ts\":{ts},\
+            "{{\"name\":\"saved for backwards\",\"ph\":\"C\",\"pid\":{rank},\"ts\":{ts},\
              \"args\":{{\"in flight\":{in_flight},\"deferred\":{deferred}}}}}"
         );
         self.emit()
@@ -203,20 +202,6 @@ impl Events<'_> {
             self.emit()?;
         }
         Ok(())
-    }
-}
-
-/// A JSON string.
-pub(super) fn quoted(text: &str) -> io::Result<String> {
-    serde_json::to_string(text).map_err(io::Error::from)
-}
-
-const fn kind_name(kind: WorkKind) -> &'static str {
-    match kind {
-        WorkKind::Forward => "forward",
-        WorkKind::Backward => "full backward",
-        WorkKind::BackwardInput => "input gradient",
-        WorkKind::BackwardWeight => "weight gradient",
     }
 }
 

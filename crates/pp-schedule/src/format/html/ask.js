@@ -29,7 +29,7 @@ const levelAt = (rank, time) => {
   if (levels.length === 0) return null;
   if (i < 0) return 'nothing';
   const [inFlight, deferred, bytes] = levels.slice(i * LEVEL + 1, i * LEVEL + 4);
-  const counts = `${inFlight} in flight${deferred ? `, ${deferred} weight gradients put off` : ''}`;
+  const counts = `${inFlight} in flight${deferred ? `, ${deferred} deferred weight gradients` : ''}`;
   return data.bytes ? `${amount(bytes)} (${counts})` : counts;
 };
 const linesOf = (place) => {

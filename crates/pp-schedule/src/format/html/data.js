@@ -1,12 +1,12 @@
 // The data of the page, and how they are read and told.
 const holder = document.getElementById('pp-data');
 const data = JSON.parse(holder.textContent);
+const KINDS = data.kinds;
 const unit = holder.dataset.unit;
 const byId = (id) => document.getElementById(id);
 const [canvas, tip, critical] = [byId('pp-canvas'), byId('pp-tip'), byId('pp-critical')];
 const pen = canvas.getContext('2d');
 const FORWARD = 0, WEIGHT = 3;
-const KINDS = ['forward', 'full backward', 'input gradient', 'weight gradient'];
 const SPAN = 7, LEVEL = 4;
 const nRanks = data.rows.length;
 const onPath = data.rows.map((row) => new Uint8Array(row.length / SPAN));

@@ -31,6 +31,7 @@ pub(super) fn write(page: &mut String, picture: &Picture<'_>) {
     let fills = WorkKind::ALL
         .map(|kind| strings((0..n_shades).map(|shade| palette::hex(palette::fill(kind, shade, n_shades)))));
     field(page, "fills", fills);
+    let _ = write!(page, ",\n\"kinds\":{}", strings(WorkKind::ALL.map(|kind| kind.name().to_owned())));
     let _ = write!(page, ",\"edges\":{}", strings(WorkKind::ALL.map(|kind| palette::hex(palette::edge(kind)))));
     field(page, "sides", WorkKind::ALL.map(palette::edges).map(|(top, bottom)| u8::from(top) + 2 * u8::from(bottom)));
     let _ = write!(page, ",\"ink\":\"{}\"", palette::hex(palette::INK));

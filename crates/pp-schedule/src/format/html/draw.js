@@ -92,7 +92,7 @@ const drawAxis = () => {
   if (held) {
     pen.fillStyle = colours.text;
     pen.font = font(12, 600);
-    const what = data.bytes ? 'memory kept for backwards' : 'microbatches of one chunk kept for backwards';
+    const what = data.bytes ? 'bytes saved for backwards' : 'microbatches of one chunk saved for backwards';
     pen.fillText(`${what}, at most ${amount(most)}`, 4, memoryTop - 13);
   }
 };

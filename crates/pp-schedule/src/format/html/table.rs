@@ -21,7 +21,7 @@ pub(super) fn write(page: &mut String, picture: &Picture<'_>) {
     let has_deferred = picture.report.ranks.iter().any(|rank| rank.peak_deferred > 0);
     page.push_str("<th>peak in flight</th>");
     if has_deferred {
-        page.push_str("<th>peak put off</th>");
+        page.push_str("<th>peak deferred</th>");
     }
     if picture.bytes_known {
         page.push_str("<th>peak memory</th>");

@@ -2,6 +2,7 @@
 
 pub(super) mod axis;
 pub mod numbers;
+pub(super) mod short;
 pub(super) mod wait;
 
 use crate::ids::{Rank, Stage};
@@ -109,7 +110,7 @@ impl<'a> Picture<'a> {
             |rank: usize| if self.bytes_known { self.peak_bytes(rank) } else { u64::from(self.peak_saved(rank)) };
         let most = (0..self.levels.len()).max_by_key(|&rank| (size(rank), std::cmp::Reverse(rank)))?;
         let value = format!("{}, rank {most}", self.amount(size(most)));
-        Some(Figure { name: if self.bytes_known { "peak memory" } else { "peak microbatches kept" }, value })
+        Some(Figure { name: if self.bytes_known { "peak memory" } else { "peak microbatches saved" }, value })
     }
 
     /// An amount of memory as it is shown: bytes, or a count.

@@ -50,10 +50,7 @@ pub(super) fn draw(out: &mut String, picture: &Picture<'_>, image: f64, top: f64
 impl Entry {
     fn meaning(self) -> String {
         match self {
-            Self::Kind(WorkKind::Forward) => "F forward".to_owned(),
-            Self::Kind(WorkKind::Backward) => "B full backward".to_owned(),
-            Self::Kind(WorkKind::BackwardInput) => "I input gradient".to_owned(),
-            Self::Kind(WorkKind::BackwardWeight) => "W weight gradient".to_owned(),
+            Self::Kind(kind) => format!("{} {}", kind.letter(), kind.name()),
             Self::Chunks(n_chunks) => format!("chunks 0 to {}", n_chunks - 1),
             Self::Pair => "overlapped pair".to_owned(),
             Self::Wait => "waiting".to_owned(),

@@ -43,11 +43,11 @@ pub(super) fn draw(out: &mut String, picture: &Picture<'_>, shape: &Shape, y: f6
 
 fn heading(picture: &Picture<'_>) -> String {
     if picture.bytes_known {
-        return "memory kept for backwards, in bytes".to_owned();
+        return "bytes saved for backwards".to_owned();
     }
-    let mut text = "microbatches of one chunk kept for backwards".to_owned();
+    let mut text = "microbatches of one chunk saved for backwards".to_owned();
     if picture.levels.iter().flatten().any(|level| level.deferred > 0) {
-        text += ": activations in flight (blue), above them weight gradients put off (purple)";
+        text += ": activations in flight (blue), above them deferred weight gradients (purple)";
     }
     text
 }
@@ -58,15 +58,15 @@ fn peak(picture: &Picture<'_>, levels: &[Level]) -> String {
 
 /// All of it, and over that the part in flight where the parts are known.
 fn curves(out: &mut String, picture: &Picture<'_>, shape: &Shape, levels: &[Level], scale: f64) {
-    let put_off = !picture.bytes_known && levels.iter().any(|level| level.deferred > 0);
+    let has_deferred = !picture.bytes_known && levels.iter().any(|level| level.deferred > 0);
     let whole = |level: &Level| picture.size_of(level) as f64 * scale;
     let _ = writeln!(
         out,
         "<path class=\"{}\" d=\"{}\"/>",
-        if put_off { "late" } else { "held" },
+        if has_deferred { "late" } else { "held" },
         steps(shape, levels, whole)
     );
-    if put_off {
+    if has_deferred {
         let in_flight = |level: &Level| f64::from(level.in_flight) * scale;
         let _ = writeln!(out, "<path class=\"held\" d=\"{}\"/>", steps(shape, levels, in_flight));
     }

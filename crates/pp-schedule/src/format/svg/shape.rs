@@ -2,6 +2,7 @@
 
 use super::pen::text_width;
 use crate::format::picture::Picture;
+use crate::format::picture::short::short_span;
 use crate::simulate::Span;
 use crate::work::Work;
 
@@ -71,7 +72,7 @@ impl Shape {
         let short_box = BOX_WIDTH.max(text_width(digits, box_font) + 3.5);
         let plot = match width {
             Some(width) => f64::from(width).max(MIN_WIDTH) - left - right,
-            None => (makespan / short_span(rows) * short_box).clamp(PLOT_WIDTHS.0, PLOT_WIDTHS.1),
+            None => (makespan / short_span(rows).unwrap_or(1.0) * short_box).clamp(PLOT_WIDTHS.0, PLOT_WIDTHS.1),
         };
         let width = (left + plot + right).ceil();
         let plot = width - left - right;
@@ -103,14 +104,6 @@ impl Shape {
 
 fn fits(n_chars: usize, font: f64, width: f64) -> bool {
     text_width(n_chars, font) + 2.4 <= width
-}
-
-/// How long a short computation is, in ticks: nine of ten take as long, or longer.
-fn short_span(rows: &[Vec<Span>]) -> f64 {
-    let mut lengths: Vec<u64> =
-        rows.iter().flatten().map(|span| span.end - span.start).filter(|length| *length > 0).collect();
-    let at = lengths.len() / 10;
-    if lengths.is_empty() { 1.0 } else { *lengths.select_nth_unstable(at).1 as f64 }
 }
 
 /// Whole tokens where they fit nine of ten boxes, else microbatches: mixed they are hard to read. Nothing where even those

@@ -3,6 +3,7 @@
 use super::line::{Line, paint, times};
 use super::{Style, is_short, margin, or_ticks};
 use crate::format::palette;
+use crate::format::picture::short::short_span;
 use crate::format::picture::{axis, numbers};
 use crate::simulate::{Span, Timeline};
 use crate::work::Work;
@@ -23,7 +24,7 @@ pub(super) fn draw(timeline: &Timeline, style: Style<'_>) -> Option<String> {
     let rows = timeline.rows();
     let margin = margin(rows.len());
     let columns = style.width - margin;
-    let short = short_span(timeline)?;
+    let short = short_span(rows)?;
     let n_chunks = timeline.extent().placement.n_chunks();
     let labels: &[Label] =
         if n_chunks == 1 { &[Label::Microbatch, Label::Kind] } else { &[Label::Token, Label::Microbatch, Label::Kind] };
@@ -49,14 +50,6 @@ pub(super) fn draw(timeline: &Timeline, style: Style<'_>) -> Option<String> {
     text.push_str(&legend);
     text.push('\n');
     Some(text)
-}
-
-/// How long a short computation is: of ten, nine take as long or longer. `None` without any that take time.
-fn short_span(timeline: &Timeline) -> Option<f64> {
-    let spans = timeline.rows().iter().flatten();
-    let mut lengths: Vec<u64> = spans.map(|span| span.end - span.start).filter(|length| *length > 0).collect();
-    let at = lengths.len() / 10;
-    (!lengths.is_empty()).then(|| *lengths.select_nth_unstable(at).1 as f64)
 }
 
 fn text_of(label: Label, work: Work) -> String {
