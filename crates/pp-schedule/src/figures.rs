@@ -5,7 +5,7 @@ use crate::counts::{Counts, CountsInput};
 use crate::groups::{Groups, group_rule_holds};
 use crate::ids::Rank;
 use crate::placement::Shape;
-use crate::schedules::rank_order;
+use crate::schedules::{all_orders, rank_order};
 use crate::simulate::StageCosts;
 use crate::work::{Work, WorkKind};
 
@@ -159,6 +159,14 @@ pub fn peak_saved(config: &ScheduleConfig, rank: Rank) -> u32 {
         ScheduleKind::VHalf | ScheduleKind::VMin => most_saved(&rank_order(config, rank)),
         ScheduleKind::DualPipeV => (2 * pp + 1).min(m + m.min(rank.0 + 1)),
     }
+}
+
+/// [`peak_saved`] of every rank, with a search made once for all.
+pub fn peaks_saved(config: &ScheduleConfig) -> Vec<u32> {
+    if config.kind().is_searched() && !config.forward_only() {
+        return all_orders(config).iter().map(|order| most_saved(order)).collect();
+    }
+    (0..config.pp()).map(|rank| peak_saved(config, Rank(rank))).collect()
 }
 
 /// The most microbatches of a chunk that an order has saved at once.

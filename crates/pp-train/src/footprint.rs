@@ -44,11 +44,11 @@ impl Footprint {
     fn of(sizes: Sizes<'_>) -> Self {
         let mut all = Self::default();
         let (placement, model) = (sizes.plan.placement(), sizes.model);
-        for rank in (0..placement.n_ranks()).map(Rank) {
+        for (rank, peak) in (0..).map(Rank).zip(sizes.plan.peaks_saved()) {
             let saved: f64 = placement.stages_of(rank).map(|stage| saved_bytes_of(sizes, stage)).sum();
             let chunks = placement.stages_of(rank).map(|stage| ChunkSpec::new(sizes.layers, stage));
             all.weights += PER_PARAMETER * chunks.map(|chunk| n_parameters(model, &chunk)).sum::<f64>();
-            all.activations += f64::from(sizes.plan.peak_in_flight(rank)) * saved / f64::from(placement.n_chunks());
+            all.activations += f64::from(peak) * saved / f64::from(placement.n_chunks());
             all.batch += PER_TOKEN * tokens(sizes) * f64::from(sizes.plan.microbatches());
         }
         all

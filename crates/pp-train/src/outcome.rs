@@ -50,7 +50,7 @@ pub struct RankFigures {
     /// Seconds in which the program waited for messages.
     pub wait_s: f64,
     /// The most activations that were kept for their backward at once, in microbatches of one chunk.
-    pub peak_in_flight: usize,
+    pub peak_saved: usize,
     /// The most weight gradients that were put off at once, in microbatches of one chunk.
     pub peak_deferred: usize,
 }
@@ -59,7 +59,7 @@ impl RankFigures {
     pub(crate) fn add(&mut self, report: &StepReport) {
         self.busy_s += report.compute.as_secs_f64();
         self.wait_s += (report.wait_send + report.wait_receive).as_secs_f64();
-        self.peak_in_flight = self.peak_in_flight.max(report.peak(SlotClass::Saved));
+        self.peak_saved = self.peak_saved.max(report.peak(SlotClass::Saved));
         self.peak_deferred = self.peak_deferred.max(report.peak_deferred());
     }
 

@@ -48,7 +48,7 @@ pub struct FinalRecord {
     /// Peak resident memory of each rank, where the system tells it.
     pub peak_rss_mib: Vec<Option<f64>>,
     /// The most activations that each rank kept at once, in microbatches of one chunk.
-    pub peak_in_flight: Vec<usize>,
+    pub peak_saved: Vec<usize>,
     /// The most weight gradients that each rank put off at once, in microbatches of one chunk.
     pub peak_deferred: Vec<usize>,
     /// Milliseconds of a training step's program, from the first computation of any rank to the last.

@@ -4,10 +4,11 @@ use pp_schedule::{LayerPartition, Stage};
 
 use super::{StageTimes, median};
 
-/// A stage is called slow from this many times the median of its peers on: the other stages with as many layers.
+/// A stage is called slow from this many times the median of its peers on: the other stages with as many layers, or all
+/// others where none has as many.
 pub const SLOW_FROM: f64 = 1.25;
 
-/// A stage that takes clearly longer than others with as many layers.
+/// A stage that takes clearly longer than its peers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SlowStage {
     /// The stage.
@@ -18,6 +19,8 @@ pub struct SlowStage {
     pub peers_ms: f64,
     /// How many there are.
     pub n_peers: usize,
+    /// Whether they have as many layers as the stage.
+    pub alike: bool,
 }
 
 impl SlowStage {
@@ -27,15 +30,18 @@ impl SlowStage {
     }
 }
 
-/// The slow stages, slowest first. Stages without peers, or without layers, are not judged.
+/// The slow stages, slowest first. Stages without layers are not judged.
 pub(crate) fn slow_stages(stages: &[StageTimes], layers: &LayerPartition) -> Vec<SlowStage> {
     let counts: Vec<u32> = layers.counts().collect();
     let judge = |(at, times): (usize, &StageTimes)| {
-        let peers = (0..stages.len()).filter(|&peer| peer != at && counts[peer] == counts[at]);
-        let peers: Vec<f64> = peers.map(|peer| stages[peer].busy_ms).collect();
+        let others = (0..stages.len()).filter(|&peer| peer != at && counts[peer] > 0);
+        let (same, different): (Vec<usize>, Vec<usize>) = others.partition(|&peer| counts[peer] == counts[at]);
+        let alike = !same.is_empty();
+        let peers = if alike { same } else { different };
+        let peers: Vec<f64> = peers.into_iter().map(|peer| stages[peer].busy_ms).collect();
         let (n_peers, ms) = (peers.len(), times.busy_ms);
         let peers_ms = median(peers);
-        let slow = SlowStage { stage: Stage(times.stage), ms, peers_ms, n_peers };
+        let slow = SlowStage { stage: Stage(times.stage), ms, peers_ms, n_peers, alike };
         (counts[at] > 0 && peers_ms > 0.0 && slow.times() >= SLOW_FROM).then_some(slow)
     };
     let mut slow: Vec<SlowStage> = stages.iter().enumerate().filter_map(judge).collect();

@@ -35,6 +35,11 @@ pub(crate) fn read_file(args: &Args) -> Result<Option<Arc<FilePlan>>, Invalid> {
 impl FilePlan {
     fn read(path: &Path) -> Result<Self, Invalid> {
         let flag = format!("--schedule-csv {}", path.display());
+        // Every rank reads it, and the launcher before them: of a pipe only the first would see anything.
+        let is_file = std::fs::metadata(path).map(|found| found.is_file());
+        if !is_file.map_err(|error| Invalid(format!("{flag} cannot be read: {error}")))? {
+            refuse!("{flag} is no regular file, which every rank can read; write the schedule to one");
+        }
         let bytes = std::fs::read(path).map_err(|error| Invalid(format!("{flag} cannot be read: {error}")))?;
         let text = String::from_utf8(bytes).map_err(|error| Invalid(format!("{flag} is not UTF-8 text: {error}")))?;
         let document = any::read(&text, None).map_err(|error| Invalid(format!("{flag} is no schedule: {error}")))?;

@@ -5,7 +5,7 @@ mod import;
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use pp_schedule::figures::peak_saved;
+use pp_schedule::figures::peaks_saved;
 use pp_schedule::lower::lanes;
 use pp_schedule::{
     Channel, Order, Placement, Program, Rank, RankProgram, ScheduleConfig, ScheduleKind, SlotClass, VerifiedProgram,
@@ -72,13 +72,13 @@ impl Plan {
         }
     }
 
-    /// The most activations that a rank keeps for their backward at once, in microbatches of one chunk.
-    pub fn peak_in_flight(&self, rank: Rank) -> u32 {
+    /// By rank: the most activations that it has saved for their backward at once, in microbatches of one chunk.
+    pub fn peaks_saved(&self) -> Vec<u32> {
         match self {
-            Self::Generated(config) => peak_saved(config, rank),
+            Self::Generated(config) => peaks_saved(config),
             Self::File(file) => {
-                let program = &file.training().program().ranks[rank.idx()];
-                u32::try_from(program.n_slots(SlotClass::Saved)).unwrap_or(u32::MAX)
+                let programs = file.training().program().ranks.iter();
+                programs.map(|rank| u32::try_from(rank.n_slots(SlotClass::Saved)).unwrap_or(u32::MAX)).collect()
             }
         }
     }

@@ -13,7 +13,7 @@ pub(super) fn final_record(outcome: &Outcome) -> FinalRecord {
         tokens_per_s: outcome.median_tokens_per_s(),
         weights_fingerprint: format!("{:032x}", outcome.weights_fingerprint),
         peak_rss_mib: outcome.ranks.iter().map(|rank| rank.peak_rss_mib).collect(),
-        peak_in_flight: outcome.ranks.iter().map(|rank| rank.peak_in_flight).collect(),
+        peak_saved: outcome.ranks.iter().map(|rank| rank.peak_saved).collect(),
         peak_deferred: outcome.ranks.iter().map(|rank| rank.peak_deferred).collect(),
         program_ms: measured.program_ms,
         bubble: measured.bubble,
@@ -44,10 +44,10 @@ pub(super) fn summary(outcome: &Outcome) -> String {
             n => format!(" ({n} weight gradients put off at most)"),
         };
         lines.push(format!(
-            "rank {rank}: computing {:.0}% of its training steps, waiting {:.0}%, {} activations in flight{deferred}, peak memory {memory}",
+            "rank {rank}: computing {:.0}% of its training steps, waiting {:.0}%, {} activations saved at most{deferred}, peak memory {memory}",
             100.0 * figures.busy_share(),
             100.0 * figures.wait_share(),
-            figures.peak_in_flight
+            figures.peak_saved
         ));
     }
     lines.push(format!("waiting for other ranks: {:.1}% of all ranks' time", 100.0 * outcome.wait_share()));
@@ -106,9 +106,10 @@ fn steps(figures: &StepFigures) -> Vec<String> {
     ));
     for slow in slow {
         let others = if slow.n_peers == 1 { "other stage" } else { "others" };
+        let like = if slow.alike { "with as many layers" } else { "with other numbers of layers" };
         lines.push(format!(
-            "stage {} is slow: busy for {:.2} ms of a step, {:.2} times the median of the {} {others} with as many layers (said from {SLOW_FROM} \
-             times on)",
+            "stage {} is slow: busy for {:.2} ms of a step, {:.2} times the median of the {} {others} {like} (said from \
+             {SLOW_FROM} times on)",
             slow.stage,
             slow.ms,
             slow.times(),

@@ -128,9 +128,8 @@ fn stage_holds(config: &TrainConfig, chunk: &ChunkSpec, index: usize) -> bool {
 
 fn figures(config: &TrainConfig) -> String {
     let mut out = closed_form(&config.plan);
-    out.push_str("peak in-flight activations, in microbatches of one chunk\n");
-    for rank in (0..config.plan.n_ranks()).map(Rank) {
-        let peak = config.plan.peak_in_flight(rank);
+    out.push_str("peak in-flight activations, saved until their backward is whole, in microbatches of one chunk\n");
+    for (rank, peak) in (0..).map(Rank).zip(config.plan.peaks_saved()) {
         let mib = f64::from(peak) * saved_bytes(config.sizes(), rank) / MIB;
         let _ = writeln!(out, "  rank {rank}: {peak:>4}, about {mib:.1} MiB");
     }
@@ -148,7 +147,7 @@ fn closed_form(plan: &Plan) -> String {
             let formula = bubble_formula(schedule);
             format!("bubble, closed form: {formula} = {:.2}% ({sizes})\n", 100.0 * share)
         }
-        None => format!("bubble: no closed form for so few microbatches or such groups ({sizes})\n"),
+        None => format!("bubble: no closed form for this schedule at these sizes ({sizes})\n"),
     }
 }
 

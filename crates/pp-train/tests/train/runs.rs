@@ -1,7 +1,6 @@
 //! Whole runs: validation between steps, learning, outcomes.
 
 use crate::harness::{bits, config, run, run_on};
-use pp_schedule::Rank;
 use pp_train::Text;
 
 #[test]
@@ -56,9 +55,8 @@ fn memory_is_what_the_closed_form_says() {
     for line in ["--pp 4 --microbatches 8", "--pp 4 --microbatches 16", "--pp 2 --vp 2", "--pp 2 --schedule gpipe"] {
         let line = format!("{line} --train-iters 1");
         let config = config(&line);
-        let ranks = (0..config.plan().n_ranks()).map(Rank);
-        let expected: Vec<usize> = ranks.map(|rank| config.plan().peak_in_flight(rank) as usize).collect();
-        let measured: Vec<usize> = run(&line).ranks.iter().map(|rank| rank.peak_in_flight).collect();
+        let expected: Vec<usize> = config.plan().peaks_saved().into_iter().map(|peak| peak as usize).collect();
+        let measured: Vec<usize> = run(&line).ranks.iter().map(|rank| rank.peak_saved).collect();
         assert_eq!(measured, expected, "{line}");
     }
 }

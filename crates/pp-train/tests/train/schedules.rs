@@ -54,9 +54,9 @@ fn memory_is_as_foretold(line: &str, config: &TrainConfig, outcome: &Outcome) {
     let timeline = Timeline::of_program(&program, &Costs::UNIT, Sends::Eager).unwrap();
     let report = Report::new(&timeline, |_| StageBytes::default());
     for (rank, counted) in report.ranks.iter().zip(&outcome.ranks) {
-        assert_eq!(counted.peak_in_flight, rank.peak_saved as usize, "{line}, rank {}", rank.rank);
+        assert_eq!(counted.peak_saved, rank.peak_saved as usize, "{line}, rank {}", rank.rank);
         assert_eq!(counted.peak_deferred, rank.peak_deferred as usize, "{line}, rank {}", rank.rank);
-        assert_eq!(config.plan().peak_in_flight(rank.rank), rank.peak_saved, "{line}, rank {}", rank.rank);
+        assert_eq!(config.plan().peaks_saved()[rank.rank.idx()], rank.peak_saved, "{line}, rank {}", rank.rank);
     }
 }
 

@@ -129,7 +129,7 @@ fn processes_write_one_trace_and_say_what_was_measured() {
     }
     assert_eq!(last["stages"].as_array().map(Vec::len), Some(2));
     assert_eq!((last["stages"][1]["stage"].as_u64(), last["stages"][1]["rank"].as_u64()), (Some(1), Some(1)));
-    assert_eq!(last["peak_in_flight"], serde_json::json!([2, 1]));
+    assert_eq!(last["peak_saved"], serde_json::json!([2, 1]));
 }
 
 #[test]
