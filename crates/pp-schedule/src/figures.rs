@@ -10,16 +10,16 @@ use crate::simulate::StageCosts;
 use crate::work::{Work, WorkKind};
 
 /// The formula of [`ideal_bubble`] for schedules with whole backwards over a loop, for people.
-pub const BUBBLE_FORMULA: &str = "(pp - 1) / (vp * m + pp - 1)";
+const BUBBLE_FORMULA: &str = "(pp - 1) / (vp * m + pp - 1)";
 
 /// The formula of [`ideal_bubble`] for the zero-bubble schedules, for people.
-pub const ZERO_BUBBLE_FORMULA: &str = "(pp - 1) / (3 * vp * m + pp - 1)";
+const ZERO_BUBBLE_FORMULA: &str = "(pp - 1) / (3 * vp * m + pp - 1)";
 
 /// The formula of [`closed_form`] for ZB-H1 under uneven costs, for people.
-pub const ZB_H1_FORMULA: &str = "x / (m (F + I + W) + x), x = (pp - 1) (F + I - W)";
+const ZB_H1_FORMULA: &str = "x / (m (F + I + W) + x), x = (pp - 1) (F + I - W)";
 
 /// The formula of [`ideal_bubble`] for forwards alone over a V, for people.
-pub const V_FORWARD_FORMULA: &str = "(pp - 1) / (m + pp - 1)";
+const V_FORWARD_FORMULA: &str = "(pp - 1) / (m + pp - 1)";
 
 /// The formula that [`ideal_bubble`] follows, for people.
 pub fn bubble_formula(config: &ScheduleConfig) -> &'static str {

@@ -11,7 +11,7 @@ const UNLIMITED: Options = Options { receives_ahead: 9999, ring_receives_ahead: 
 
 fn configs() -> Vec<ScheduleConfig> {
     let mut configs = Vec::new();
-    for (pp, vp, m) in [(1, 1, 3), (2, 1, 4), (3, 1, 5), (2, 2, 4), (3, 2, 6), (2, 3, 6), (4, 2, 8)] {
+    for (pp, vp, m) in [(1, 1, 3), (2, 1, 4), (3, 1, 5), (2, 2, 4), (3, 2, 6), (2, 3, 4), (4, 2, 4)] {
         for schedule in ScheduleKind::ALL {
             for forward_only in [false, true] {
                 let spec = ScheduleSpec { schedule: Some(schedule), forward_only, ..ScheduleSpec::new(pp, vp, m) };

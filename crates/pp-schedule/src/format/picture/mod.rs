@@ -1,7 +1,7 @@
 //! What a picture shows, whatever it is drawn with: text, SVG, HTML.
 
 pub(super) mod axis;
-pub mod numbers;
+pub(crate) mod numbers;
 pub(super) mod short;
 pub(super) mod wait;
 

@@ -1,7 +1,7 @@
 //! Numbers for people: as many digits as tell something.
 
 /// Six digits that tell something, without zeros at the end: `28.5`, `0.0125`, `123457`.
-pub fn short(value: f64) -> String {
+pub(crate) fn short(value: f64) -> String {
     if value == 0.0 || !value.is_finite() {
         return if value.is_finite() { "0".to_owned() } else { value.to_string() };
     }
@@ -11,7 +11,7 @@ pub fn short(value: f64) -> String {
 }
 
 /// A share in percent: `11.11 %`.
-pub fn percent(share: f64) -> String {
+pub(crate) fn percent(share: f64) -> String {
     format!("{:.2} %", 100.0 * share)
 }
 
