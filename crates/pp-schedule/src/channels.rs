@@ -1,7 +1,7 @@
 //! The channels a placement needs: one per (source, destination, direction) with a message to carry.
 
 use crate::deps::Message;
-use crate::ids::{ChannelId, Direction, Stage};
+use crate::ids::{ChannelId, Direction, Rank, Stage};
 use crate::order::Extent;
 use crate::program::{Carries, Channel};
 
@@ -13,6 +13,8 @@ pub(crate) struct ChannelMap {
     /// By consuming stage; none where producer and consumer share a rank.
     forward: Vec<Option<ChannelId>>,
     backward: Vec<Option<ChannelId>>,
+    /// By rank: the channels with an end there, ascending.
+    of_rank: Vec<Vec<ChannelId>>,
 }
 
 impl ChannelMap {
@@ -31,10 +33,14 @@ impl ChannelMap {
             found.ok().map(|index| ChannelId(index as u32))
         };
         let (forward, backward) = (forward.into_iter().map(id).collect(), backward.into_iter().map(id).collect());
-        for (index, channel) in channels.iter_mut().enumerate() {
-            channel.queue = index as u32;
+        let mut of_rank = vec![Vec::new(); extent.placement.n_ranks() as usize];
+        for (index, channel) in (0..).zip(&mut channels) {
+            channel.queue = index;
+            for end in [channel.source, channel.destination] {
+                of_rank[end.idx()].push(ChannelId(index));
+            }
         }
-        Self { forward, backward, channels }
+        Self { forward, backward, channels, of_rank }
     }
 
     /// The channel a message goes over; `None` when it stays on its rank.
@@ -49,6 +55,11 @@ impl ChannelMap {
 
     pub(crate) fn channels(&self) -> &[Channel] {
         &self.channels
+    }
+
+    /// The channels with an end on a rank, ascending, so that nobody has to go through those of all ranks.
+    pub(crate) fn of_rank(&self, rank: Rank) -> &[ChannelId] {
+        &self.of_rank[rank.idx()]
     }
 
     pub(crate) fn into_channels(self) -> Vec<Channel> {
@@ -68,4 +79,26 @@ fn channel_to(extent: Extent, direction: Direction, stage: Stage) -> Option<Chan
     let carries = Carries::Only(direction);
     // The queue is known once all channels are.
     (source != destination).then_some(Channel { source, destination, carries, queue: 0 })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::placement::{Placement, Shape};
+
+    #[test]
+    fn each_rank_finds_the_channels_that_end_there() {
+        for (shape, pp, vp) in [(Shape::Loop, 1, 3), (Shape::Loop, 2, 2), (Shape::Loop, 5, 2), (Shape::V, 4, 3)] {
+            let placement = Placement::shaped(shape, pp, vp);
+            for forward_only in [false, true] {
+                let map = ChannelMap::new(Extent { placement, microbatches: 1, forward_only });
+                for rank in (0..pp).map(Rank) {
+                    let ends = |channel: &Channel| [channel.source, channel.destination].contains(&rank);
+                    let all = (0..).map(ChannelId).zip(map.channels());
+                    let searched: Vec<_> = all.filter(|(_, channel)| ends(channel)).map(|(id, _)| id).collect();
+                    assert_eq!(map.of_rank(rank), searched, "{placement:?}, rank {rank}");
+                }
+            }
+        }
+    }
 }

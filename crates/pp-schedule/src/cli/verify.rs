@@ -1,5 +1,6 @@
 //! `verify`: a schedule in torch's text form, proved or refuted.
 
+use std::collections::HashMap;
 use std::io::Write;
 use std::path::PathBuf;
 
@@ -13,7 +14,7 @@ use crate::import::{no_order, refusal, unprovable, written};
 use crate::lower::lower_judged;
 use crate::lower::written::Wires;
 use crate::order::Extent;
-use crate::program::{Channel, Program};
+use crate::program::Program;
 use crate::verify::{Queues, Semantics, VerifyError, check_under};
 
 /// Arguments of `verify`.
@@ -91,11 +92,10 @@ impl VerifyArgs {
 
 /// Makes the channels between two ranks, both ways, share a queue.
 fn share_queues_by_pair(program: &mut Program) {
-    let pair = |channel: &Channel| (channel.source.min(channel.destination), channel.source.max(channel.destination));
-    let pairs: Vec<(Rank, Rank)> = program.channels.iter().map(pair).collect();
-    for channel in &mut program.channels {
-        let pair = pair(channel);
-        channel.queue = pairs.iter().position(|other| *other == pair).unwrap_or_default() as u32;
+    let mut queues: HashMap<(Rank, Rank), u32> = HashMap::new();
+    for (index, channel) in (0..).zip(&mut program.channels) {
+        let pair = (channel.source.min(channel.destination), channel.source.max(channel.destination));
+        channel.queue = *queues.entry(pair).or_insert(index);
     }
 }
 

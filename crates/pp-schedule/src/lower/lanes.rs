@@ -90,13 +90,13 @@ fn lower_row<'a>(
 ) -> RankProgram {
     let mine = row(rank);
     let mut lowering = Lowering::new(extent, options, map, rank, mine.len());
-    for (index, channel) in map.channels().iter().enumerate() {
-        let id = ChannelId(index as u32);
+    for &id in map.of_rank(rank) {
+        let channel = map.channels()[id.idx()];
         if channel.destination == rank {
             let messages = row(channel.source);
             let messages = messages.iter().filter_map(|&work| output_of(work, extent.placement));
             lowering.expect(id, messages.filter(|&message| map.carrying(message) == Some(id)));
-        } else if channel.source == rank {
+        } else {
             lowering.outgoing.push(Outgoing { channel: id, peer: channel.destination, in_flight: VecDeque::new() });
         }
     }

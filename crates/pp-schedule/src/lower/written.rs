@@ -4,6 +4,7 @@
 //! receives in turn. A transfer is posted alone, where it stands. A receive is waited for just before the computation
 //! that needs it; sends are waited for when the row is through. That is how torch's schedule runtime treats such rows.
 
+use std::collections::HashMap;
 use std::fmt;
 
 use crate::channels::ChannelMap;
@@ -154,15 +155,17 @@ impl Wiring {
     fn new(extent: Extent, wires: Wires) -> Self {
         let by_direction = ChannelMap::new(extent);
         let mut channels: Vec<Channel> = Vec::new();
+        let mut by_pair: HashMap<(Rank, Rank), ChannelId> = HashMap::new();
         let merged = by_direction.channels().iter().map(|channel| {
-            let same = |other: &Channel| (other.source, other.destination) == (channel.source, channel.destination);
-            let known = channels.iter().position(|other| wires == Wires::PerPair && same(other));
-            let carries = if wires == Wires::PerPair { Carries::Both } else { channel.carries };
-            let index = known.unwrap_or(channels.len());
-            if index == channels.len() {
-                channels.push(Channel { carries, queue: index as u32, ..*channel });
+            let id = ChannelId(channels.len() as u32);
+            let (carries, known) = match wires {
+                Wires::PerPair => (Carries::Both, *by_pair.entry((channel.source, channel.destination)).or_insert(id)),
+                Wires::PerPairAndDirection => (channel.carries, id),
+            };
+            if known == id {
+                channels.push(Channel { carries, queue: id.0, ..*channel });
             }
-            ChannelId(index as u32)
+            known
         });
         let merged = merged.collect();
         Self { channels, by_direction, merged }
