@@ -18,10 +18,26 @@ use crate::work::Work;
 pub enum ImportError {
     /// It cannot be judged.
     #[error(transparent)]
-    Unjudged(#[from] GridError),
+    Unjudged(#[from] Unjudged),
     /// It was judged and found wrong; the text says where, in several lines.
     #[error("refuted: {0}")]
     Refuted(String),
+}
+
+/// Why a grid cannot be judged, and the cells that say so.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{error}{}", in_lines(at))]
+pub struct Unjudged {
+    /// What is wrong.
+    pub error: GridError,
+    /// Where.
+    pub at: Vec<Cell>,
+}
+
+impl From<GridError> for ImportError {
+    fn from(error: GridError) -> Self {
+        Self::Unjudged(Unjudged { error, at: Vec::new() })
+    }
 }
 
 /// A schedule made elsewhere, proved as a whole.
@@ -126,28 +142,49 @@ pub(crate) fn unprovable(error: &Unprovable) -> ImportError {
 
 /// Why a grid is no order: it cannot be judged, or it was judged and found wrong.
 pub(crate) fn no_order(grid: &Grid, error: GridError) -> ImportError {
-    let at: Vec<Cell> = match &error {
+    let at = cells_of(grid, &error);
+    match error {
         GridError::Empty | GridError::NoPlacement { .. } | GridError::StagesNotDivisible { .. } => {
-            return ImportError::Unjudged(error);
+            ImportError::Unjudged(Unjudged { error, at })
+        }
+        error => ImportError::Refuted(format!("{error}{}", in_lines(&at))),
+    }
+}
+
+/// The cells that an error is about.
+fn cells_of(grid: &Grid, error: &GridError) -> Vec<Cell> {
+    match error {
+        GridError::NoPlacement { stage, rank, .. } => first_of_stage(grid, *stage, *rank).into_iter().collect(),
+        // A stage too many is often one cell's slip of the pen.
+        GridError::OnNoRank { highest, .. } => first_of_highest(grid, *highest).into_iter().collect(),
+        GridError::StagesNotDivisible { n_stages, .. } => {
+            first_of_highest(grid, Stage((n_stages - 1) as u32)).into_iter().collect()
         }
         GridError::OnTwoRanks { stage, ranks } => {
             ranks.iter().filter_map(|rank| first_of_stage(grid, *stage, *rank)).collect()
         }
-        GridError::Order(OrderError::Twice { rank, work }) => of_work(grid, *rank, |other| other == *work),
-        GridError::Order(OrderError::Unknown { rank, work, .. } | OrderError::WrongRank { rank, work, .. }) => {
-            of_work(grid, *rank, |other| other == *work)
+        GridError::Order(
+            OrderError::Twice { rank, work }
+            | OrderError::Unknown { rank, work, .. }
+            | OrderError::WrongRank { rank, work, .. },
+        ) => of_work(grid, *rank, |other| other == *work),
+        GridError::Order(OrderError::Early { rank, work, needs }) => {
+            of_work(grid, *rank, |other| [*work, *needs].contains(&other))
         }
         GridError::Order(OrderError::Incomplete { rank, stage, microbatch, .. }) => {
             of_work(grid, *rank, |other| (other.stage, other.microbatch.0) == (*stage, *microbatch))
         }
         _ => Vec::new(),
-    };
-    let mut text = error.to_string();
-    for cell in at {
-        // Writing to a string cannot fail.
-        let _ = write!(text, "\n  {cell}");
     }
-    ImportError::Refuted(text)
+}
+
+/// A line for each cell, behind what is said of them.
+fn in_lines(cells: &[Cell]) -> String {
+    cells.iter().map(|cell| format!("\n  {cell}")).collect()
+}
+
+fn first_of_highest(grid: &Grid, highest: Stage) -> Option<Cell> {
+    grid.cells().find(|cell| cell.token.works().any(|work| work.stage == highest))
 }
 
 fn first_of_stage(grid: &Grid, stage: Stage, rank: Rank) -> Option<Cell> {

@@ -36,6 +36,7 @@ pub mod lower;
 pub mod order;
 mod placement;
 pub mod plan;
+mod precedence;
 pub mod program;
 pub mod quantity;
 mod receive;

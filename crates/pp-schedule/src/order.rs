@@ -3,6 +3,7 @@
 use crate::config::{MAX_CELLS, ScheduleConfig};
 use crate::ids::{Rank, Stage};
 use crate::placement::Placement;
+use crate::precedence;
 use crate::schedules;
 use crate::work::{Work, WorkKind};
 
@@ -65,7 +66,7 @@ impl Order {
     ///
     /// # Errors
     /// [`OrderError`] unless every forward, and unless forward-only every backward (whole, or input then weight), of
-    /// every stage and microbatch stands exactly once, on the stage's rank.
+    /// every stage and microbatch stands exactly once, on the stage's rank, and after what it needs of that rank.
     pub fn new(extent: Extent, rows: Vec<Vec<Work>>) -> Result<Self, OrderError> {
         let n_ranks = extent.placement.n_ranks() as usize;
         if rows.len() != n_ranks {
@@ -78,6 +79,9 @@ impl Order {
         }
         for (rank, row) in rows.iter().enumerate() {
             check_row(extent, Rank(rank as u32), row.iter().copied())?;
+        }
+        for (rank, row) in rows.iter().enumerate() {
+            precedence::check(extent, Rank(rank as u32), row)?;
         }
         let pairs = vec![Vec::new(); rows.len()];
         Ok(Self { extent, rows, pairs })
@@ -202,7 +206,17 @@ fn fault_of(seen: u8, forward_only: bool) -> Option<&'static str> {
     }
 }
 
-/// Why an order does not cover a step.
+/// How a computation depends on another of its rank.
+fn dependence(work: Work, needs: Work) -> String {
+    match needs.kind {
+        _ if work.stage > needs.stage => format!("{needs}, the forward of an earlier stage"),
+        _ if work.stage < needs.stage => format!("{needs}, the backward of a later stage"),
+        WorkKind::Forward => format!("its forward {needs}"),
+        _ => format!("its backward for the input {needs}"),
+    }
+}
+
+/// Why an order does not cover a step, or cannot run on one of its ranks.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum OrderError {
@@ -259,6 +273,16 @@ pub enum OrderError {
         rank: Rank,
         /// The computation.
         work: Work,
+    },
+    /// A computation before one of the same rank that it needs.
+    #[error("rank {rank}: {work} stands before {}", dependence(*work, *needs))]
+    Early {
+        /// The rank.
+        rank: Rank,
+        /// The computation.
+        work: Work,
+        /// What it needs, directly or through stages of other ranks; it stands further on.
+        needs: Work,
     },
     /// An overlapped pair that is none.
     #[error("rank {rank}, computation {start}: an overlapped pair is a forward and the full backward right after it")]

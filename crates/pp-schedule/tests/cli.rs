@@ -117,7 +117,7 @@ fn what_is_wrong_is_named_by_row_column_and_token() {
         ("0F0\n1F0,1B0\n", vec!["no backward", "row 1, column 1: `0F0`"]),
         ("0F0,0B0\n0F1,1F0,1B0\n", vec!["stage 0 stands on rank 0 and on rank 1", "row 2, column 1: `0F1`"]),
         ("0F0,0B0\n1F1,1B1\n", vec!["2 forwards stand here"]),
-        ("0F0,0B0,2F0,2B0\n3F0,3B0\n", vec!["stage 1 stands on no rank"]),
+        ("0F0,0B0,2F0,2B0\n3F0,3B0\n", vec!["stage 1 stands on no rank", "row 2, column 1: `3F0`"]),
         // One rank's transfers.
         ("0F0,0B0\n1RECV_F0,1F0,1B0\n", vec!["row 1, column 2: `0B0`: it needs the gradient of microbatch 0"]),
         ("0F0,0RECV_B0,0B0\n1F0,1B0\n", vec!["row 1, column 1: `0F0`: it makes the activation", "never sent"]),
@@ -140,10 +140,11 @@ fn what_is_wrong_is_named_by_row_column_and_token() {
             ],
         ),
         // A rank's own order.
-        ("1F0,0F0,0SEND_F0\n", vec!["the other end is on this rank"]),
+        ("1F0,0F0,0SEND_F0\n", vec!["1F0 stands before 0F0, the forward of an earlier stage"]),
+        ("0F0,1F0,0SEND_F0\n", vec!["the other end is on this rank"]),
         (
             "0RECV_B0,0B0,0F0,0SEND_F0\n1RECV_F0,1F0,1B0,1SEND_B0\n",
-            vec!["compute 0B0", "no slot with what 0F0 leaves", "row 1, column 2: `0B0`"],
+            vec!["0B0 stands before its forward 0F0", "row 1, column 2: `0B0`", "row 1, column 3: `0F0`"],
         ),
     ] {
         let (code, message) = verify_text("wrong", text, &[]);
@@ -152,6 +153,36 @@ fn what_is_wrong_is_named_by_row_column_and_token() {
             assert!(message.contains(part), "{text}: {part}: {message}");
         }
     }
+}
+
+/// Whatever reads a schedule to run it says what `verify` says of it.
+#[test]
+fn every_command_says_what_verify_says() {
+    let turn = "0F0,,0W0,0I0\n";
+    let circle = "0F0,0B0,0F1,0B1\n1F1,1B1,1F0,1B0\n";
+    for (name, text, part) in [
+        (
+            "turn",
+            turn,
+            "0W0 stands before its backward for the input 0I0\n  row 1, column 3: `0W0`\n  row 1, column 4: `0I0`",
+        ),
+        ("round", circle, "the circle: rank 0 -> rank 1 -> rank 0"),
+    ] {
+        let scratch = Scratch::new(&format!("every-{name}"), text);
+        let file = scratch.0.to_str().expect("a plain path");
+        let (code, verdict) = command(&["verify", file]);
+        assert!(code == 1 && verdict.contains(part), "{verdict}");
+        let refuted = &verdict[verdict.find("refuted: ").expect("refuted")..];
+        for word in ["simulate", "show"] {
+            assert_eq!(command(&[word, file]), (1, refuted.to_owned()), "{word}");
+        }
+        let (code, said) = command(&["simulate", file, "--prefetch", "2"]);
+        assert!(code == 1 && said.contains(part), "{said}");
+    }
+    let scratch = Scratch::new("every-convert", turn);
+    let file = scratch.0.to_str().expect("a plain path");
+    let (code, said) = command(&["convert", file, "--with-communication", "--to", "csv"]);
+    assert!(code == 1 && said.contains("row 1, column 4: `0I0`"), "{said}");
 }
 
 fn command(words: &[&str]) -> (u8, String) {
@@ -197,6 +228,8 @@ fn what_cannot_be_judged_says_why() {
         ("0F0,2F0junk\n", "(line 1, column 2): `2F0junk`: expected the end of the cell"),
         ("", "no computations"),
         ("0F0,2F0\n1F0\n", "3 stages do not divide over 2 ranks"),
+        ("0F0,0B0\n1F0,4B0,2F0,3F0\n", "each rank holds as many as every other\n  row 2, column 2: `4B0`"),
+        ("0F0,1F0\n2F0,3F0\n", "a loop puts it on rank 1\n  row 1, column 2: `1F0`"),
         (
             "0F0,1F0\n2F0,3F0\n",
             "stage 1 stands on rank 0, but stages are dealt to ranks in a loop (0, 1, 2, 0, 1, 2) or in",

@@ -69,7 +69,7 @@ pub(super) fn run(args: &ConvertArgs, out: &mut dyn Write) -> Result<(), Command
     }
     if args.with_communication {
         let computations = document.grid.compute_only();
-        let order = computations.to_order().map_err(|error| crate::import::no_order(&computations, error))?;
+        let order = computations.to_order().map_err(|error| crate::import::no_order(&document.grid, error))?;
         document.grid = Grid::lowered_as_torch(&order).map_err(|error| CommandError::Refuted(error.to_string()))?;
     }
     put(file, &any::write(&document, format), out)

@@ -248,8 +248,8 @@ impl CommandError {
 impl From<ImportError> for CommandError {
     fn from(error: ImportError) -> Self {
         match error {
-            ImportError::Unjudged(error) => Self::Grid(error),
             ImportError::Refuted(text) => Self::Refuted(text),
+            unjudged @ ImportError::Unjudged(_) => Self::Request(unjudged.to_string()),
         }
     }
 }

@@ -49,7 +49,7 @@ fn play(args: &SimulateArgs, source: &Source, priced: &Priced) -> Result<(Timeli
         return Err(CommandError::Request(text.to_owned()));
     }
     if args.prefetch.is_none() && !args.rendezvous && !args.queues && !written {
-        return Ok((Timeline::of_order(source.order(), &priced.costs)?, DEPENDENCIES_ONLY.to_owned()));
+        return Ok((source.timeline(&priced.costs)?, DEPENDENCIES_ONLY.to_owned()));
     }
     let sends = if args.rendezvous { Sends::Rendezvous } else { Sends::Eager };
     let unlimited = source.order().rows().iter().map(Vec::len).max().unwrap_or(1) as u32;

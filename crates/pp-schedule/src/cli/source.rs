@@ -17,7 +17,8 @@ use crate::lower::lower_proved;
 use crate::lower::written::Wires;
 use crate::order::Order;
 use crate::program::Program;
-use crate::verify::{VerifiedProgram, verify};
+use crate::simulate::{Costs, Timeline};
+use crate::verify::{VerifiedProgram, explain, verify};
 
 /// A schedule by flags, or in a file.
 #[derive(Clone, Debug, Args)]
@@ -141,12 +142,26 @@ impl Source {
     /// channel or else as few as pass.
     pub(super) fn program(&self, prefetch: Option<u32>) -> Result<VerifiedProgram, CommandError> {
         let ahead = |ahead| Options { receives_ahead: ahead, ring_receives_ahead: ahead, sends_in_flight: ahead };
-        Ok(match (self.written(), self.config(), prefetch) {
-            (Some(written), ..) => verify(Program::clone(&written.program))?,
-            (None, _, Some(prefetch)) => verify(lanes::lower_order(self.order(), ahead(prefetch)))?,
-            (None, Some(config), None) => verify(lanes::lower(config))?,
-            (None, None, None) => lower_proved(self.order()).map_err(|error| import::unprovable(&error))?.0,
-        })
+        let program = match (self.written(), self.config(), prefetch) {
+            (Some(written), ..) => {
+                let refuted = |error| CommandError::Refuted(import::refusal(written, &error));
+                return verify(Program::clone(&written.program)).map_err(refuted);
+            }
+            (None, _, Some(prefetch)) => lanes::lower_order(self.order(), ahead(prefetch)),
+            (None, Some(config), None) => lanes::lower(config),
+            (None, None, None) => {
+                return Ok(lower_proved(self.order()).map_err(|error| import::unprovable(&error))?.0);
+            }
+        };
+        verify(program.clone()).map_err(|error| CommandError::Refuted(explain(&program, &error)))
+    }
+
+    /// The order played out by its dependencies alone. Where it gets stuck, why is for the proof to say.
+    pub(super) fn timeline(&self, costs: &Costs) -> Result<Timeline, CommandError> {
+        match Timeline::of_order(self.order(), costs) {
+            Ok(timeline) => Ok(timeline),
+            Err(stuck) => self.program(None).and(Err(stuck.into())),
+        }
     }
 }
 

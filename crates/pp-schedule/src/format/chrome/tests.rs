@@ -273,6 +273,19 @@ fn faults_are_named_with_their_place() {
 }
 
 #[test]
+fn another_form_is_told_the_one_that_is_read() {
+    for (text, part) in [
+        (r#"[{"name":"0F0","ph":"X"}]"#, "an array of events; expected an object with `traceEvents` and `otherData`"),
+        (" [ ]", "an array of events"),
+        ("3", "expected an object with `traceEvents` and `otherData`"),
+        ("{}", "missing field `traceEvents`"),
+    ] {
+        let error = read(text).expect_err(text).to_string();
+        assert!(error.contains(part), "{text}: {error}");
+    }
+}
+
+#[test]
 fn steps_that_are_not_whole_are_no_timelines() {
     let error = |header: &str, events: &str| read(&file(header, events)).unwrap().timeline(0).unwrap_err().to_string();
     let again = format!("{EVENTS},{{\"name\":\"0F0\",\"cat\":\"compute\",\"ph\":\"X\",\"pid\":0,\"ts\":9,\"dur\":1}}");
@@ -280,22 +293,30 @@ fn steps_that_are_not_whole_are_no_timelines() {
     assert!(error(&HEADER.replace("true", "false"), EVENTS).contains("no backward"));
     let one = &EVENTS[..EVENTS.find(",\n").unwrap()];
     assert!(error(HEADER, one).contains("1 rows are given, but there are 2 ranks"));
+    let early = r#"{"name":"0B0","cat":"compute","ph":"X","pid":0,"ts":0,"dur":1},{"name":"0F0","cat":"compute","ph":"X","pid":0,"ts":1,"dur":1},
+        {"name":"1F0","cat":"compute","ph":"X","pid":1,"ts":2,"dur":1},{"name":"1B0","cat":"compute","ph":"X","pid":1,"ts":3,"dur":1}"#;
+    let early = error(&HEADER.replace("true", "false"), early);
+    assert!(early.contains("step 0: rank 0: 0B0 stands before its forward 0F0"), "{early}");
     let missing = read(&file(HEADER, one)).unwrap().costs().unwrap_err().to_string();
     assert!(missing.contains("stage 1") && missing.contains("no forward (F)"), "{missing}");
 }
 
 #[test]
 fn computations_that_wait_in_a_circle_have_an_end() {
-    // Each rank runs its backward first: no run can do that, a file can.
-    let circle = [(1, "1B0", 0), (0, "0B0", 1), (0, "0F0", 2), (1, "1F0", 3)];
-    let without_length = [(0, "0B0", 0), (0, "0F0", 0), (1, "1F0", 0), (1, "1B0", 0)];
-    for (spans, dur) in [(circle, 1), (without_length, 0)] {
-        let spans = spans.map(|(pid, name, ts)| {
-            format!(r#"{{"name":"{name}","cat":"compute","ph":"X","pid":{pid},"ts":{ts},"dur":{dur}}}"#)
-        });
-        let text = file(&HEADER.replace("true", "false"), &spans.join(","));
-        let timeline = read(&text).unwrap().timeline(0).unwrap();
-        assert!((1..=4).contains(&crate::simulate::critical_path(&timeline).steps.len()));
+    // Each rank runs another microbatch first: no run can do that, a file can.
+    let on = |pid, names: [&'static str; 4]| names.map(|name| (pid, name));
+    let (rank0, rank1) = (on(0, ["0F0", "0B0", "0F1", "0B1"]), on(1, ["1F1", "1B1", "1F0", "1B0"]));
+    let by_turns = [&rank1[..2], &rank0[..], &rank1[2..]].concat();
+    let header = HEADER.replace("true", "false").replace("\"microbatches\":1", "\"microbatches\":2");
+    for dur in [0, 1] {
+        let spans: Vec<_> = (0..)
+            .zip(&by_turns)
+            .map(|(at, (pid, name))| {
+                format!(r#"{{"name":"{name}","cat":"compute","ph":"X","pid":{pid},"ts":{},"dur":{dur}}}"#, at * dur)
+            })
+            .collect();
+        let timeline = read(&file(&header, &spans.join(","))).unwrap().timeline(0).unwrap();
+        assert!((1..=8).contains(&crate::simulate::critical_path(&timeline).steps.len()));
     }
 }
 
