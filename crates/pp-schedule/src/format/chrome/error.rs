@@ -11,6 +11,12 @@ pub enum ChromeError {
     /// Not JSON, or not an object with `traceEvents`.
     #[error("not a Chrome trace: {0}")]
     Json(#[from] serde_json::Error),
+    /// The format's other form, which has no place for a header.
+    #[error(
+        "not a Chrome trace in object form: it is an array of events; expected an object with `traceEvents` and \
+         `otherData`, as `pp-schedule` and the trainer write it"
+    )]
+    Array,
     /// JSON without our header, or with another version of it.
     #[error(
         "otherData.{field} is {found}, expected {expected}: this reads traces that `pp-schedule` or the trainer wrote, or \
@@ -69,7 +75,7 @@ pub enum ChromeError {
         /// What there is.
         known: Vec<u32>,
     },
-    /// Something is missing from a step, or is there too often.
+    /// Something is missing from a step, is there too often, or ran before what it needs.
     #[error("step {step}: {source}")]
     Incomplete {
         /// The step.

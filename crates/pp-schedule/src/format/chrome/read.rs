@@ -12,6 +12,7 @@ const MAX_STEP: u64 = 1 << 50;
 
 /// The file. Whatever else is in it is skipped.
 #[derive(Deserialize)]
+#[serde(expecting = "an object with `traceEvents` and `otherData`")]
 struct File {
     #[serde(rename = "otherData", default)]
     header: Raw,
@@ -26,6 +27,10 @@ struct File {
 /// [`ChromeError`] with the place: not JSON, no header or another version's, a computation that is wrong or stands on
 /// another rank than its stage's, or two at a time on one rank.
 pub fn read(text: &str) -> Result<Recorded, ChromeError> {
+    // It would be read as the fields of the object, in turn.
+    if text.trim_start().starts_with('[') {
+        return Err(ChromeError::Array);
+    }
     let File { header, events: Events { computes, extra, wrong } } = serde_json::from_str(text)?;
     let header = header.check()?;
     if let Some(wrong) = wrong {
