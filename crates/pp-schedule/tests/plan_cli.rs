@@ -68,6 +68,7 @@ fn json_has_the_same_plan() {
     assert_eq!(code, 0);
     let value: Value = serde_json::from_str(&text).expect("JSON");
     assert_eq!((value["format"].as_str(), value["version"].as_u64()), (Some("pp-schedule plan"), Some(1)));
+    assert_eq!(value["unit"], "ns");
     assert_eq!(value["memory_limit"], 20_000_000_000_u64);
     let best = &value["ranked"][0];
     assert_eq!((best["schedule"].as_str(), best["vp"].as_u64()), (Some("interleaved"), Some(4)));
@@ -75,6 +76,24 @@ fn json_has_the_same_plan() {
     assert_eq!(best["memory"]["total"], 8_000_000_000_u64 + 19 * 500_000_000);
     assert!(value["misfits"].as_array().is_some_and(|misfits| misfits.iter().any(|one| one["schedule"] == "gpipe")));
     assert!(value["refused"].as_array().is_some_and(|refused| !refused.is_empty()));
+}
+
+#[test]
+fn a_limit_without_bytes_is_said_to_bound_nothing() {
+    let times = "--pp 2 -m 4 --num-layers 4 --layer-cost 1,2 --schedules 1f1b";
+    for (flags, said) in [
+        ("--memory 10GB", true),
+        ("", false),
+        ("--memory 10GB --activation-bytes 1MB", false),
+        ("--memory 10GB --weight-bytes 1MB", false),
+    ] {
+        let (code, text, _) = plan(&format!("{times} {flags}"));
+        assert_eq!(code, 0, "{text}");
+        assert_eq!(text.contains("--memory bounds nothing"), said, "{flags}: {text}");
+    }
+    let (_, text, _) = plan(&format!("{times} --memory 10GB --format json"));
+    let value: Value = serde_json::from_str(&text).expect("JSON");
+    assert!(value["assumed"][0].as_str().is_some_and(|line| line.contains("--memory bounds nothing")), "{text}");
 }
 
 #[test]
@@ -108,7 +127,8 @@ fn bad_requests_name_the_rule() {
         ("--pp 2 -m 8 --num-layers 6 --layer-cost 1,2 --schedules best", vec!["unknown schedule `best`", "1f1b"]),
         ("--pp 0 -m 8 --num-layers 6 --layer-cost 1,2", vec!["--pp 0 is not within 1..=65536"]),
         ("--pp 2 -m 0 --num-layers 6 --layer-cost 1,2", vec!["--microbatches is 0"]),
-        ("--pp 2 --num-layers 6 --layer-cost 1,2", vec!["--microbatches"]),
+        ("--pp 2 --num-layers 6 --layer-cost 1,2", vec!["--microbatches", "--global-batch-size"]),
+        ("-m 8 --num-layers 6 --layer-cost 1,2", vec!["--pp", "--gpus"]),
         ("--pp 2 --gpus 4 -m 8 --num-layers 6 --layer-cost 1,2", vec!["cannot be used with"]),
         (
             "--gpus 4 --global-batch-size 3 --micro-batch-size 2 --num-layers 6 --layer-cost 1,2",
@@ -119,7 +139,10 @@ fn bad_requests_name_the_rule() {
         ),
         (
             "--pp 2 -m 8 --num-layers 6 --hidden-size 100 --num-heads 8 --seq-length 16 --flops 10",
-            vec!["--hidden-size 100 does not divide over --num-heads 8", "--hidden-size 96"],
+            vec![
+                "--hidden-size 100 does not divide over --num-heads 8",
+                "nearest that works: --hidden-size 96, or --num-heads 10",
+            ],
         ),
     ] {
         let (code, _, error) = plan(flags);

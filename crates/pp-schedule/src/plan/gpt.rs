@@ -133,8 +133,10 @@ pub enum GptError {
     },
     /// Heads of no whole size.
     #[error(
-        "--hidden-size {hidden} does not divide over --num-heads {heads}; nearest that works: --hidden-size {}",
-        nearest_multiple(*hidden, *heads)
+        "--hidden-size {hidden} does not divide over --num-heads {heads}; nearest that works: --hidden-size {}, or \
+         --num-heads {}",
+        nearest_multiple(*hidden, *heads),
+        nearest_divisor(*hidden, *heads)
     )]
     Heads {
         /// Hidden size.
@@ -370,6 +372,13 @@ fn ticks(operations: u128, run: &GptRun) -> Result<u64, GptError> {
 
 fn at_most(value: u128, what: &'static str) -> Result<u64, GptError> {
     u64::try_from(value).ok().filter(|value| *value <= MOST).ok_or(GptError::TooLarge { what, most: MOST })
+}
+
+/// The divisor of a size that is nearest to a number; the smaller of two.
+fn nearest_divisor(size: u32, to: u32) -> u32 {
+    let divisors =
+        (1..=size).take_while(|other| *other <= to.saturating_mul(2)).filter(|other| size.is_multiple_of(*other));
+    divisors.min_by_key(|divisor| divisor.abs_diff(to)).unwrap_or(1)
 }
 
 const fn nearest_multiple(value: u32, of: u32) -> u64 {

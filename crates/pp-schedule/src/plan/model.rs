@@ -137,6 +137,12 @@ impl Model {
         self.layers.iter().map(|layer| layer.part).chain([self.embedding, self.head])
     }
 
+    /// Whether anything in it takes memory.
+    pub fn has_bytes(&self) -> bool {
+        let takes = |part: Part| part.activation > 0 || part.deferred > 0 || part.weights != Weights::default();
+        self.message > 0 || self.parts().any(takes)
+    }
+
     /// Whether it is known, for every layer, what a way to recompute does.
     pub fn knows(&self, recompute: Recompute) -> bool {
         recompute != Recompute::Selective || self.layers.iter().all(|layer| layer.core.is_some())

@@ -1,6 +1,6 @@
 //! What is typed, and the request it makes.
 
-use clap::Args;
+use clap::{ArgGroup, Args};
 
 use super::super::CommandError;
 use super::error::PlanArgsError;
@@ -11,10 +11,12 @@ use crate::quantity::{Bandwidth, Bytes, Time};
 
 /// The flags that say what to plan for.
 #[derive(Clone, Debug, Args)]
+// One of each, so that whoever gives none is told of both.
+#[command(group(ArgGroup::new("ranks").args(["pp", "gpus"]).required(true)))]
+#[command(group(ArgGroup::new("batch").args(["microbatches", "global_batch_size"]).required(true)))]
 pub(super) struct AskArgs {
     /// Pipeline ranks
     #[arg(long, visible_alias = "pipeline-model-parallel-size", help_heading = "Ranks")]
-    #[arg(required_unless_present = "gpus", conflicts_with = "gpus")]
     pp: Option<u32>,
     /// Devices: every number of pipeline ranks that divides them is tried, the rest is data parallel
     #[arg(long, value_name = "N", help_heading = "Ranks")]
@@ -29,8 +31,7 @@ pub(super) struct AskArgs {
     )]
     dp: u32,
     /// Microbatches per step and replica
-    #[arg(long, short = 'm', help_heading = "Batch", conflicts_with = "global_batch_size")]
-    #[arg(required_unless_present = "global_batch_size")]
+    #[arg(long, short = 'm', help_heading = "Batch")]
     microbatches: Option<u32>,
     /// Sequences per step, over all replicas
     #[arg(long, value_name = "N", help_heading = "Batch")]
@@ -124,7 +125,14 @@ impl AskArgs {
             }
         }
         let made = model::make(&self.shape, &self.costs, self.micro_batch_size, self.machine.shard_optimizer)?;
-        let Made { model, shape, teraflops, assumed } = made;
+        let Made { model, shape, teraflops, mut assumed } = made;
+        if self.machine.memory.is_some() && !model.has_bytes() {
+            assumed.push(
+                "nothing says what takes how many bytes, so --memory bounds nothing; give --activation-bytes and \
+                 --weight-bytes, or --hidden-size, --num-heads and --seq-length"
+                    .to_owned(),
+            );
+        }
         let batch = match self.global_batch_size {
             Some(global) => Batch::Global { global, micro: self.micro_batch_size },
             None => Batch::Microbatches(self.microbatches.unwrap_or_default()),

@@ -25,6 +25,7 @@ pub(super) fn plan(asked: &Asked, found: &Plan, top: usize) -> Value {
     json!({
         "format": "pp-schedule plan",
         "version": VERSION,
+        "unit": "ns",
         "memory_limit": asked.request.machine.memory,
         "assumed": asked.assumed,
         "candidates": {
