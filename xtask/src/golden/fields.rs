@@ -26,7 +26,8 @@ pub(super) fn optional_number(question: &Map<String, Value>, name: &str) -> Resu
         Some(value) => value,
     };
     let number = value.as_u64().and_then(|number| u32::try_from(number).ok());
-    Ok(Some(number.with_context(|| format!("field `{name}` is {value}, but must be a whole number"))?))
+    let wrong = || format!("field `{name}` is {value}, but must be a whole number of at most {}", u32::MAX);
+    Ok(Some(number.with_context(wrong)?))
 }
 
 /// True or false, or nothing when the field is null or absent.
@@ -55,4 +56,23 @@ pub(super) fn check_rows(factors: &[u32]) -> Result<()> {
 /// The question's own fields among `names`, in that order.
 pub(super) fn keep(question: &Map<String, Value>, names: &[&str]) -> Map<String, Value> {
     names.iter().filter_map(|name| Some(((*name).to_owned(), question.get(*name)?.clone()))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn numbers_out_of_range_are_told_the_range() {
+        let Value::Object(question) = json!({ "m": 4_294_967_296_u64, "pp": u32::MAX, "v": 1.5 }) else {
+            panic!("an object")
+        };
+        assert_eq!(size(&question, "pp").expect("the most"), u32::MAX);
+        for (name, value) in [("m", "4294967296"), ("v", "1.5")] {
+            let error = size(&question, name).expect_err(name).to_string();
+            let says = format!("field `{name}` is {value}, but must be a whole number of at most 4294967295");
+            assert_eq!(error, says);
+        }
+    }
 }

@@ -2,7 +2,9 @@
 
 use anyhow::{Result, bail};
 use pp_schedule::format::csv::{Grid, write_row};
-use pp_schedule::{GPipeBackward, Order, ScheduleConfig, ScheduleKind, ScheduleSpec, Stage};
+use pp_schedule::{
+    Extent, GPipeBackward, Microbatch, Order, Placement, ScheduleConfig, ScheduleKind, ScheduleSpec, Stage, Work,
+};
 use serde_json::{Map, Value, json};
 
 use super::fields::{check_rows, flag, keep, optional_size, size, text};
@@ -63,8 +65,16 @@ impl TorchSchedule {
         }
     }
 
-    /// Our configuration whose order is torch's.
-    pub(super) fn config(self, pp: u32, v: u32, m: u32) -> Result<ScheduleConfig> {
+    /// torch's order of computations.
+    pub(super) fn order(self, pp: u32, v: u32, m: u32) -> Result<Order> {
+        match self.kind {
+            ScheduleKind::Interleaved if pp == 1 => interleaved_on_one_rank(v, m),
+            _ => Ok(Order::generate(&self.config(pp, v, m)?)),
+        }
+    }
+
+    /// Our configuration whose order is torch's; interleaved on one rank has none.
+    fn config(self, pp: u32, v: u32, m: u32) -> Result<ScheduleConfig> {
         let spec = ScheduleSpec {
             schedule: Some(self.kind),
             // Rounds are groups, as many as there can be.
@@ -74,6 +84,22 @@ impl TorchSchedule {
         };
         Ok(ScheduleConfig::new(&spec)?)
     }
+}
+
+/// Rounds of one microbatch each: as many forwards ahead as bring the first one to the last stage, then by turns.
+fn interleaved_on_one_rank(v: u32, m: u32) -> Result<Order> {
+    let stages = || (0..v).map(Stage);
+    let microbatches = || (0..m).map(Microbatch);
+    let mut forwards = microbatches().flat_map(|m| stages().map(move |stage| Work::forward(stage, m)));
+    let mut backwards = microbatches().flat_map(|m| stages().rev().map(move |stage| Work::backward(stage, m)));
+    let mut row: Vec<Work> = forwards.by_ref().take(v as usize - 1).collect();
+    for forward in forwards {
+        row.push(forward);
+        row.extend(backwards.next());
+    }
+    row.extend(backwards);
+    let extent = Extent { placement: Placement::looped(1, v), microbatches: m, forward_only: false };
+    Ok(Order::new(extent, vec![row])?)
 }
 
 pub(super) fn judged(question: &Map<String, Value>) -> Result<Option<&'static [&'static str]>> {
@@ -101,12 +127,11 @@ pub(super) fn answer(question: &Map<String, Value>) -> Result<Map<String, Value>
     if refusal.is_some() {
         return Ok(answer);
     }
-    let config = schedule.config(pp, v, m)?;
-    let order = Order::generate(&config);
+    let order = schedule.order(pp, v, m)?;
     let rows: Vec<String> = Grid::from(&order).rows.iter().map(|row| write_row(row)).collect();
     answer.insert("compute".to_owned(), json!(rows));
     if !schedule.is_single() {
-        let placement = config.placement();
+        let placement = order.extent().placement;
         let ranks = (0..placement.n_stages()).map(|stage| placement.rank_of(Stage(stage)).0);
         answer.insert("stage_to_rank".to_owned(), ranks.collect());
     }
@@ -127,6 +152,29 @@ pub(super) fn reduce_rows(recorded: &mut Map<String, Value>, field: &str, keep: 
         if let Value::String(text) = row {
             let tokens: Vec<&str> = text.split(',').filter(|token| keep(token)).collect();
             *text = tokens.join(",");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As torch 2.13 has them, without its idle steps.
+    #[test]
+    fn interleaved_runs_on_one_rank_too() {
+        for (v, m, row) in [
+            (1, 2, "0F0,0B0,0F1,0B1"),
+            (2, 3, "0F0,1F0,1B0,0F1,0B0,1F1,1B1,0F2,0B1,1F2,1B2,0B2"),
+            (3, 2, "0F0,1F0,2F0,2B0,0F1,1B0,1F1,0B0,2F1,2B1,1B1,0B1"),
+            (4, 1, "0F0,1F0,2F0,3F0,3B0,2B0,1B0,0B0"),
+        ] {
+            let Value::Object(question) = json!({ "schedule": "Interleaved1F1B", "pp": 1, "v": v, "m": m }) else {
+                panic!("an object")
+            };
+            let answer = answer(&question).expect("torch takes it");
+            assert_eq!((&answer["compute"], &answer["reject"]), (&json!([row]), &Value::Null), "v {v}, m {m}");
+            assert_eq!(answer["stage_to_rank"], json!(vec![0; v]));
         }
     }
 }

@@ -1,7 +1,7 @@
 //! `torch_runtime`: the computations of torch's schedules with one stage per rank, as they ran.
 
 use anyhow::{Result, bail};
-use pp_schedule::{Order, Work};
+use pp_schedule::Work;
 use serde_json::{Map, Value, json};
 
 use super::fields::{check_rows, keep, size};
@@ -26,7 +26,7 @@ pub(super) fn answer(question: &Map<String, Value>) -> Result<Map<String, Value>
     let refusal = schedule.refusal(pp, 1, m);
     answer.insert("reject".to_owned(), refusal.as_ref().map_or(Value::Null, |why| json!(["ValueError", why])));
     if refusal.is_none() {
-        let order = Order::generate(&schedule.config(pp, 1, m)?);
+        let order = schedule.order(pp, 1, m)?;
         let text = |row: &Vec<Work>| row.iter().map(Work::to_string).collect::<Vec<_>>().join(",");
         answer.insert("runtime".to_owned(), order.rows().iter().map(text).collect());
     }
