@@ -16,7 +16,13 @@ fn root() -> PathBuf {
 fn pages_show_what_the_commands_print() {
     // Commands name files as one does who stands at the top of the repository. This binary has no other test.
     std::env::set_current_dir(root()).expect("a folder");
-    let pages = [("docs/schedules.md", 16), ("docs/pytorch.md", 10), ("docs/formats.md", 3), ("README.md", 1)];
+    let pages = [
+        ("docs/schedules.md", 16),
+        ("docs/pytorch.md", 10),
+        ("docs/formats.md", 3),
+        ("docs/planning.md", 1),
+        ("README.md", 1),
+    ];
     for (name, n_shown) in pages {
         let text = std::fs::read_to_string(name).expect("a page");
         let (printed, count) = printed_anew(&text);

@@ -5,8 +5,21 @@
 //! [`ScheduleSpec`] (what was asked) → [`ScheduleConfig`] (only valid values) → [`Order`] (who computes what, in turn) →
 //! [`lower`] (a policy adds transfers and slots) → [`Program`] → [`verify()`] → [`VerifiedProgram`], which may run.
 //!
-//! Nothing here does I/O (but for the command line behind the feature `cli`), spawns a thread or depends on a tensor
-//! library.
+//! Beside that line:
+//!
+//! | room | for |
+//! |---|---|
+//! | [`simulate`], [`figures`] | when everything runs: step time, bubbles, waiting, critical path, memory; closed forms |
+//! | [`plan`](mod@plan) | which schedule to run, within a memory limit |
+//! | [`synth`] | zero-bubble orders for given costs and memory, searched with a stated bound |
+//! | [`layout`] | which layers each stage has |
+//! | [`format`](mod@format), [`import`] | files in and out, pictures, traces; schedules made elsewhere, proved |
+//! | [`view`], [`sweep`](mod@sweep) | Megatron's queues as a view of a program; all small sizes built and proved |
+//!
+//! Nothing here depends on a tensor library or does I/O, but for the command line and for writing to what a caller hands in.
+//!
+//! Features, none of them on by default: `json` for the formats that are JSON (`format::{json, events, any, document, chrome}`),
+//! `rayon` for sweeps and plans on all cores (the only threads there are), `cli` for the command `pp-schedule` with both.
 //!
 //! ```
 //! use pp_schedule::{ScheduleConfig, ScheduleSpec, lower::lanes, verify};
