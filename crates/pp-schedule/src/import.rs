@@ -178,9 +178,17 @@ fn cells_of(grid: &Grid, error: &GridError) -> Vec<Cell> {
     }
 }
 
-/// A line for each cell, behind what is said of them.
+/// The most cells that are shown.
+const MOST_SHOWN: usize = 8;
+
+/// A line for each cell, behind what is said of them; of very many, for the first.
 fn in_lines(cells: &[Cell]) -> String {
-    cells.iter().map(|cell| format!("\n  {cell}")).collect()
+    let mut text: String = cells.iter().take(MOST_SHOWN).map(|cell| format!("\n  {cell}")).collect();
+    if let Some(more) = cells.len().checked_sub(MOST_SHOWN).filter(|more| *more > 0) {
+        // Writing to a string cannot fail.
+        let _ = write!(text, "\n  and {more} more");
+    }
+    text
 }
 
 fn first_of_highest(grid: &Grid, highest: Stage) -> Option<Cell> {

@@ -215,6 +215,13 @@ fn a_searched_order_keeps_to_its_limit_and_says_how_good_it_is() {
 }
 
 #[test]
+fn of_very_many_cells_the_first_are_shown() {
+    let text = format!("{}0B0\n", "0F0,".repeat(30));
+    let (code, message) = verify_text("many", &text, &[]);
+    assert!(code == 1 && message.ends_with("and 22 more") && message.lines().count() < 12, "{message}");
+}
+
+#[test]
 fn stages_may_be_dealt_as_a_v() {
     for text in ["0F0,3F0\n1F0,2F0\n", "0F0,0SEND_F0,3RECV_F0,3F0\n1RECV_F0,1F0,2F0,2SEND_F0\n"] {
         let (code, message) = verify_text("v", text, &[]);

@@ -159,7 +159,14 @@ fn write_file(path: &Path, text: &str) -> std::io::Result<()> {
     let mut beside = path.file_name().ok_or_else(|| std::io::Error::other("it has no file name"))?.to_owned();
     beside.push(format!(".{}.part", std::process::id()));
     let beside = path.with_file_name(beside);
-    std::fs::write(&beside, text).and_then(|()| std::fs::rename(&beside, &path)).inspect_err(|_| {
+    let written = std::fs::write(&beside, text).and_then(|()| {
+        // Whoever might read what was there may read what comes in its place.
+        if let Ok(there) = std::fs::metadata(&path) {
+            std::fs::set_permissions(&beside, there.permissions())?;
+        }
+        std::fs::rename(&beside, &path)
+    });
+    written.inspect_err(|_| {
         // What is left of it is of no use; that it cannot be removed changes nothing.
         let _ = std::fs::remove_file(&beside);
     })
