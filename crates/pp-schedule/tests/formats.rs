@@ -9,6 +9,7 @@ use pp_schedule::{
     GPipeBackward, Microbatch, Order, ScheduleConfig, ScheduleKind, ScheduleSpec, Stage, Work, WorkKind,
 };
 use proptest::prelude::*;
+use proptest::test_runner::RngSeed;
 
 /// From every format to every other and back: the same document, and the same text.
 fn round_trips(document: &Document) {
@@ -81,7 +82,7 @@ fn token() -> impl Strategy<Value = Option<Token>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(200) })]
+    #![proptest_config(ProptestConfig { failure_persistence: None, rng_seed: RngSeed::Fixed(7), ..ProptestConfig::with_cases(200) })]
 
     #[test]
     fn any_cells_round_trip(

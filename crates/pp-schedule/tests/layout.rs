@@ -3,6 +3,7 @@
 use pp_schedule::layout::{LayerType, LayoutPattern, LayoutSpec, MAX_PATTERN_LEN, PatternError, balance};
 use pp_schedule::{Assignment, LayerPartition, LayoutError, ScheduleConfig, ScheduleSpec, Stage};
 use proptest::prelude::*;
+use proptest::test_runner::RngSeed;
 
 fn layout(text: &str) -> Option<LayoutPattern> {
     Some(text.parse().unwrap_or_else(|error| panic!("{text}: {error}")))
@@ -311,7 +312,7 @@ fn merit(split: &[u32], costs: &[u64], embedding: u64, loss: u64) -> (u64, u128,
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(512) })]
+    #![proptest_config(ProptestConfig { failure_persistence: None, rng_seed: RngSeed::Fixed(7), ..ProptestConfig::with_cases(512) })]
 
     #[test]
     fn balance_is_what_brute_force_finds(
