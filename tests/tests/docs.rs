@@ -27,11 +27,23 @@ fn pages_show_what_the_commands_print() {
         let text = std::fs::read_to_string(name).expect("a page");
         let (printed, count) = printed_anew(&text);
         assert_eq!(count, n_shown, "{name}: commands shown");
-        if std::env::var_os("UPDATE_GOLDEN").is_some() {
-            std::fs::write(name, &printed).expect("writable");
-        } else {
-            assert_eq!(text, printed, "{name} is out of date: run with UPDATE_GOLDEN=1 and review the diff");
-        }
+        holds(name, &text, &printed);
+    }
+    for (name, command) in PICTURES {
+        holds(name, &std::fs::read_to_string(name).unwrap_or_default(), &output_of(command));
+    }
+}
+
+/// Pictures on pages, and the commands that draw them.
+const PICTURES: [(&str, &str); 1] =
+    [("docs/pictures/zb-v.svg", "show --schedule zb-v --pp 4 --microbatches 8 --format svg")];
+
+/// That a file holds what was printed; or writes it.
+fn holds(name: &str, text: &str, printed: &str) {
+    if std::env::var_os("UPDATE_GOLDEN").is_some() {
+        std::fs::write(name, printed).expect("writable");
+    } else {
+        assert!(text == printed, "{name} is out of date: run with UPDATE_GOLDEN=1 and review the diff");
     }
 }
 
