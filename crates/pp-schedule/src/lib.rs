@@ -39,6 +39,7 @@ pub mod cli;
 pub mod config;
 mod counts;
 pub mod deps;
+mod extent;
 pub mod figures;
 pub mod format;
 mod groups;

@@ -1,41 +1,11 @@
 //! A compute order: what each rank computes, in turn, before anything is said about communication.
 
 use crate::config::{MAX_CELLS, ScheduleConfig};
+pub use crate::extent::Extent;
 use crate::ids::{Rank, Stage};
-use crate::placement::Placement;
 use crate::precedence;
 use crate::schedules;
 use crate::work::{Work, WorkKind};
-
-/// What every order and program is over: stages on ranks, microbatches, and whether there are backwards.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Extent {
-    /// Which rank holds which stage.
-    pub placement: Placement,
-    /// Microbatches per step.
-    pub microbatches: u32,
-    /// Forwards only.
-    pub forward_only: bool,
-}
-
-impl From<&ScheduleConfig> for Extent {
-    fn from(config: &ScheduleConfig) -> Self {
-        Self { placement: config.placement(), microbatches: config.microbatches(), forward_only: config.forward_only() }
-    }
-}
-
-impl Extent {
-    /// Dense index of a stage and microbatch among those of the stage's rank.
-    #[inline]
-    pub(crate) fn local_idx(self, work: Work) -> usize {
-        self.placement.chunk_of(work.stage).idx() * self.microbatches as usize + work.microbatch.idx()
-    }
-
-    /// Pairs of stage and microbatch on one rank.
-    pub(crate) fn local_len(self) -> usize {
-        self.placement.n_chunks() as usize * self.microbatches as usize
-    }
-}
 
 /// The compute order of every rank.
 ///
@@ -81,7 +51,10 @@ impl Order {
             check_row(extent, Rank(rank as u32), row.iter().copied())?;
         }
         for (rank, row) in rows.iter().enumerate() {
-            precedence::check(extent, Rank(rank as u32), row)?;
+            let rank = Rank(rank as u32);
+            if let Some((work, needs)) = precedence::first_early(extent, rank, row) {
+                return Err(OrderError::Early { rank, work, needs });
+            }
         }
         let pairs = vec![Vec::new(); rows.len()];
         Ok(Self { extent, rows, pairs })
