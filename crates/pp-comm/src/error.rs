@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use pp_schedule::{Channel, Rank, Role};
 
-use crate::message::{Boundary, BufferError, Envelope, HeaderError};
+use crate::message::{Boundary, BufferError, HeaderError, Label};
 
 /// One side of a transfer, as it stands in messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -15,7 +15,7 @@ pub struct Operation {
     /// The channel it goes over.
     pub channel: Channel,
     /// What is transferred.
-    pub envelope: Envelope,
+    pub label: Label,
 }
 
 impl Operation {
@@ -32,7 +32,7 @@ impl fmt::Display for Operation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (verb, peer) = (role_name(self.role), self.peer());
         let preposition = if self.role == Role::Send { "to" } else { "from" };
-        write!(f, "the {verb} {preposition} rank {peer} of {}", self.envelope)
+        write!(f, "the {verb} {preposition} rank {peer} of {}", self.label)
     }
 }
 
@@ -44,13 +44,29 @@ pub(crate) const fn role_name(role: Role) -> &'static str {
     }
 }
 
-/// An operation that all ranks take part in.
+/// An operation that all ranks of a run or a group take part in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
 pub enum Collective {
     /// All ranks wait for each other.
-    Barrier,
+    Barrier = 1,
     /// All ranks get what each of them gives, in rank order.
-    AllGather,
+    AllGather = 2,
+    /// All ranks get what one of them gives.
+    Broadcast = 3,
+    /// All ranks get the sum of what they give.
+    AllReduce = 4,
+    /// Each rank gets its share of the sum of what they give.
+    ReduceScatter = 5,
+}
+
+impl Collective {
+    const ALL: [Self; 5] = [Self::Barrier, Self::AllGather, Self::Broadcast, Self::AllReduce, Self::ReduceScatter];
+
+    /// The collective with this number on the wire.
+    pub(crate) fn from_code(code: u8) -> Option<Self> {
+        Self::ALL.into_iter().find(|collective| *collective as u8 == code)
+    }
 }
 
 impl fmt::Display for Collective {
@@ -58,6 +74,9 @@ impl fmt::Display for Collective {
         f.write_str(match self {
             Self::Barrier => "barrier",
             Self::AllGather => "all-gather",
+            Self::Broadcast => "broadcast",
+            Self::AllReduce => "all-reduce",
+            Self::ReduceScatter => "reduce-scatter",
         })
     }
 }
@@ -129,17 +148,17 @@ pub enum CommError {
         /// The channel.
         channel: Channel,
         /// What was expected.
-        expected: Envelope,
+        expected: Label,
         /// What arrived.
-        found: Envelope,
+        found: Label,
     },
     /// The right message with another type or shape than agreed.
-    #[error("{channel}: {envelope} was agreed to be {expected}, but {found} was sent")]
+    #[error("{channel}: {label} was agreed to be {expected}, but {found} was sent")]
     WrongBoundary {
         /// The channel.
         channel: Channel,
         /// The message.
-        envelope: Envelope,
+        label: Label,
         /// What was agreed.
         expected: Boundary,
         /// What was sent.

@@ -11,7 +11,7 @@ use pp_schedule::{Channel, Rank};
 
 use crate::board::Board;
 use crate::error::{Collective, CommError, Loss};
-use crate::message::{Buffer, Envelope};
+use crate::message::{Buffer, Label};
 use crate::round::Round;
 
 /// Everything shared.
@@ -97,7 +97,7 @@ pub(crate) struct Pipe {
     channel: Channel,
     capacity: u64,
     /// Sends from number `first` on whose message was not taken yet.
-    sent: VecDeque<Option<(Envelope, Buffer)>>,
+    sent: VecDeque<Option<(Label, Buffer)>>,
     first: u64,
     n_receives: u64,
 }
@@ -112,8 +112,8 @@ impl Pipe {
     }
 
     /// Posts a send; gives its number.
-    pub(crate) fn send(&mut self, envelope: Envelope, buffer: Buffer) -> u64 {
-        self.sent.push_back(Some((envelope, buffer)));
+    pub(crate) fn send(&mut self, label: Label, buffer: Buffer) -> u64 {
+        self.sent.push_back(Some((label, buffer)));
         self.first + self.sent.len() as u64 - 1
     }
 
@@ -129,7 +129,7 @@ impl Pipe {
     }
 
     /// The message for receive number `number`, if it was sent.
-    pub(crate) fn take(&mut self, number: u64) -> Option<(Envelope, Buffer)> {
+    pub(crate) fn take(&mut self, number: u64) -> Option<(Label, Buffer)> {
         let index = usize::try_from(number.checked_sub(self.first)?).ok()?;
         let taken = self.sent.get_mut(index)?.take();
         while let Some(None) = self.sent.front() {

@@ -59,6 +59,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod alarm;
 mod board;
 mod control;
 mod deadline;
@@ -66,6 +67,8 @@ mod endpoint;
 mod error;
 mod executor;
 mod fabric;
+mod flight;
+mod group;
 mod member;
 mod message;
 mod rendezvous;
@@ -73,15 +76,17 @@ mod round;
 mod wire;
 
 pub use control::{Control, MAX_COLLECTIVE_BYTES};
-pub use endpoint::{Endpoint, RecvTicket, SendTicket};
+pub use endpoint::{Endpoint, RecvTicket, SendTicket, Transports};
 pub use error::{Collective, CommError, Operation};
 
 pub use executor::{
     Did, ExecError, ExecFault, Recording, Span, StageCompute, StepReport, Task, execute, execute_recorded,
 };
+pub use flight::{Event, Recorder, State, Subject};
+pub use group::Group;
 pub use member::{Member, MemoryBuilder, MemorySpec, memory_fabric};
-pub use message::{Boundary, Buffer, BufferError, DType, Envelope, HeaderError, MAX_DIMS, MAX_MESSAGE_BYTES};
+pub use message::{Boundary, Buffer, BufferError, DType, Envelope, HeaderError, Label, MAX_DIMS, MAX_MESSAGE_BYTES};
 pub use rendezvous::{
-    Host, HostAddress, HostSpec, JoinSpec, Joined, Refusal, RendezvousError, await_address, clear_address, join,
-    peek_address, publish_address, withdraw_address,
+    Host, HostAddress, HostSpec, JoinSpec, Joined, Refusal, RendezvousError, Secret, await_address, clear_address,
+    join, peek_address, publish_address, withdraw_address,
 };

@@ -10,6 +10,7 @@ use crate::control::{Control, MemoryControl};
 use crate::endpoint::{Endpoint, MemoryTransport};
 use crate::error::CommError;
 use crate::fabric::Fabric;
+use crate::flight::Recorder;
 
 /// What a rank needs to take part in a run. It stays on the thread that made it.
 #[derive(Debug)]
@@ -88,10 +89,11 @@ impl MemoryBuilder {
 
     /// Makes the member, on the thread that will use it.
     pub fn build(self) -> Member {
+        let recorder = Recorder::new(self.rank());
         let Self { n_ranks, channels, deadline, endpoint, control } = self;
         Member {
-            endpoint: Endpoint::memory(channels, deadline, endpoint),
-            control: Control::memory(n_ranks, deadline, control),
+            endpoint: Endpoint::memory(channels, deadline, recorder.clone(), endpoint),
+            control: Control::memory(n_ranks, deadline, recorder, control),
         }
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use pp_comm::{
-    Control, Host, HostAddress, HostSpec, JoinSpec, Joined, Member, clear_address, join, publish_address,
+    Control, Host, HostAddress, HostSpec, JoinSpec, Joined, Member, Transports, clear_address, join, publish_address,
     withdraw_address,
 };
 use pp_schedule::{Certificate, Rank};
@@ -23,6 +23,9 @@ use crate::world::Place;
 
 /// How long rank 0 gives the others to hear of a loss before it leaves.
 const FAREWELL: Duration = Duration::from_secs(2);
+
+/// How long a rank may be silent before it counts as frozen.
+const HEARTBEAT: Duration = Duration::from_secs(10);
 
 /// Runs what a configuration says; with `--dry-run`, everything up to the start.
 ///
@@ -94,7 +97,13 @@ fn host_and_train(
 
 fn start_host(config: &TrainConfig, certificates: Vec<Certificate>) -> Result<Host> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("cannot listen for the other ranks")?;
-    let spec = HostSpec { n_ranks: config.plan.n_ranks(), certificates, deadline: config.timeout };
+    let spec = HostSpec {
+        n_ranks: config.plan.n_ranks(),
+        certificates,
+        deadline: config.timeout,
+        heartbeat: HEARTBEAT,
+        secret: None,
+    };
     Ok(Host::spawn(listener, spec)?)
 }
 
@@ -106,6 +115,9 @@ fn join_as(config: &TrainConfig, own: &OwnPrograms, host: HostAddress) -> Result
         fingerprints: own.fingerprints(),
         channels: own.channels(),
         deadline: config.timeout,
+        heartbeat: HEARTBEAT,
+        transports: Transports::Auto,
+        secret: None,
     };
     Ok(join(&spec)?)
 }

@@ -10,6 +10,7 @@ use std::time::Duration;
 use pp_schedule::Rank;
 
 use crate::error::{Collective, CommError};
+use crate::flight::{Recorder, State, Subject};
 
 pub(crate) use memory::MemoryControl;
 pub(crate) use server::{Connection, serve};
@@ -24,11 +25,11 @@ pub const MAX_COLLECTIVE_BYTES: u64 = 1 << 30;
 /// without that, the rank counts as lost.
 #[derive(Debug)]
 pub struct Control {
-    rank: Rank,
     n_ranks: u32,
     deadline: Duration,
     /// The number of the next collective.
     round: u64,
+    recorder: Recorder,
     transport: Transport,
     one_thread: PhantomData<*const ()>,
 }
@@ -40,21 +41,21 @@ enum Transport {
 }
 
 impl Control {
-    pub(crate) fn memory(n_ranks: u32, deadline: Duration, transport: MemoryControl) -> Self {
-        Self::new(transport.rank(), n_ranks, deadline, Transport::Memory(transport))
+    pub(crate) fn memory(n_ranks: u32, deadline: Duration, recorder: Recorder, transport: MemoryControl) -> Self {
+        Self::new(n_ranks, deadline, recorder, Transport::Memory(transport))
     }
 
-    pub(crate) const fn socket(rank: Rank, n_ranks: u32, deadline: Duration, transport: SocketControl) -> Self {
-        Self::new(rank, n_ranks, deadline, Transport::Socket(transport))
+    pub(crate) fn socket(n_ranks: u32, deadline: Duration, recorder: Recorder, transport: SocketControl) -> Self {
+        Self::new(n_ranks, deadline, recorder, Transport::Socket(transport))
     }
 
-    const fn new(rank: Rank, n_ranks: u32, deadline: Duration, transport: Transport) -> Self {
-        Self { rank, n_ranks, deadline, round: 0, transport, one_thread: PhantomData }
+    fn new(n_ranks: u32, deadline: Duration, recorder: Recorder, transport: Transport) -> Self {
+        Self { n_ranks, deadline, round: 0, recorder, transport, one_thread: PhantomData }
     }
 
     /// The rank it belongs to.
-    pub const fn rank(&self) -> Rank {
-        self.rank
+    pub fn rank(&self) -> Rank {
+        self.recorder.rank()
     }
 
     /// How many ranks there are.
@@ -111,9 +112,13 @@ impl Control {
     fn collective(&mut self, collective: Collective, part: &[u8]) -> Result<Vec<Vec<u8>>, CommError> {
         let round = self.round;
         self.round += 1;
-        match &mut self.transport {
+        let (subject, n_bytes) = (Subject::Collective { collective, group: None, round }, part.len() as u64);
+        self.recorder.note(subject, State::Begun, n_bytes);
+        let done = match &mut self.transport {
             Transport::Memory(memory) => memory.collective(round, collective, part, self.deadline),
             Transport::Socket(socket) => socket.collective(round, collective, part, self.deadline),
-        }
+        };
+        self.recorder.note(subject, if done.is_ok() { State::Done } else { State::Failed }, n_bytes);
+        done
     }
 }

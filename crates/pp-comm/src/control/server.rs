@@ -163,8 +163,9 @@ impl Server {
 
 const fn code_of(collective: Collective) -> u32 {
     match collective {
-        Collective::Barrier => Kind::Barrier as u32,
         Collective::AllGather => Kind::AllGather as u32,
+        // The control plane has no other.
+        _ => Kind::Barrier as u32,
     }
 }
 

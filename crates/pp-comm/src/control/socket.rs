@@ -12,9 +12,9 @@ use std::time::Duration;
 use pp_schedule::Rank;
 
 use super::MAX_COLLECTIVE_BYTES;
+use crate::alarm::Alarm;
 use crate::board::Board;
 use crate::deadline::Deadline;
-use crate::endpoint::SocketBoard;
 use crate::error::{Collective, CommError, Loss};
 use crate::wire::{Fields, Frame, Kind, invalid, read_frame, write_frame};
 
@@ -45,13 +45,13 @@ struct Inbox {
 }
 
 impl SocketControl {
-    /// Takes over a connection on which the host has sent its welcome. Losses are also noted on `links`.
-    pub(crate) fn new(stream: TcpStream, n_ranks: u32, limit: Duration, links: SocketBoard) -> io::Result<Self> {
+    /// Takes over a connection on which the host has sent its welcome. Losses ring the alarm.
+    pub(crate) fn new(stream: TcpStream, n_ranks: u32, limit: Duration, alarm: Alarm) -> io::Result<Self> {
         stream.set_read_timeout(None)?;
         stream.set_write_timeout(Some(limit.max(Duration::from_millis(1))))?;
         let board = Arc::new(Board::new(Inbox::default()));
         let (reader, inbox) = (BufReader::new(stream.try_clone()?), Arc::clone(&board));
-        let run = move || listen(reader, n_ranks, &inbox, &links);
+        let run = move || listen(reader, n_ranks, &inbox, &alarm);
         let listener = std::thread::Builder::new().name("control".to_owned()).spawn(run)?;
         Ok(Self { stream, board, listener: Some(listener) })
     }
@@ -64,8 +64,9 @@ impl SocketControl {
         limit: Duration,
     ) -> Result<Vec<Vec<u8>>, CommError> {
         let kind = match collective {
-            Collective::Barrier => Kind::Barrier,
             Collective::AllGather => Kind::AllGather,
+            // The control plane has no other.
+            _ => Kind::Barrier,
         };
         let given = write_frame(&mut self.stream, kind, 0, round, part);
         let parts = self.board.wait(Deadline::after(limit).with_grace(VERDICT_GRACE), |inbox| {
@@ -97,7 +98,7 @@ impl Drop for SocketControl {
 }
 
 /// The life of the listening thread.
-fn listen(mut stream: BufReader<TcpStream>, n_ranks: u32, board: &Board<Inbox>, links: &SocketBoard) {
+fn listen(mut stream: BufReader<TcpStream>, n_ranks: u32, board: &Board<Inbox>, alarm: &Alarm) {
     loop {
         let heard = read_frame(&mut stream, MAX_COLLECTIVE_BYTES).and_then(|frame| hear(frame, n_ranks, board));
         let (fault, ends) = match heard {
@@ -110,7 +111,7 @@ fn listen(mut stream: BufReader<TcpStream>, n_ranks: u32, board: &Board<Inbox>, 
         }
         if let CommError::PeerLost { rank, reason } = &fault {
             let loss = Loss { rank: *rank, reason: reason.clone() };
-            links.update(|state| state.note_loss(loss));
+            alarm.ring(loss);
         }
         board.update(|inbox| {
             inbox.fault.get_or_insert(fault);

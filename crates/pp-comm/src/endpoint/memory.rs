@@ -9,7 +9,7 @@ use crate::board::Board;
 use crate::deadline::Deadline;
 use crate::error::CommError;
 use crate::fabric::{Attachment, Fabric, Side};
-use crate::message::{Buffer, Envelope};
+use crate::message::{Buffer, Label};
 
 /// One rank's ends of a memory fabric's channels.
 #[derive(Debug)]
@@ -31,9 +31,9 @@ impl MemoryTransport {
         self.attachment.rank()
     }
 
-    pub(super) fn post_send(&self, link: usize, envelope: Envelope, buffer: Buffer) -> u64 {
+    pub(super) fn post_send(&self, link: usize, label: Label, buffer: Buffer) -> u64 {
         let pipe = self.pipes[link];
-        self.attachment.board().update(|fabric| fabric.pipes[pipe].send(envelope, buffer))
+        self.attachment.board().update(|fabric| fabric.pipes[pipe].send(label, buffer))
     }
 
     pub(super) fn post_recv(&self, link: usize) -> u64 {
@@ -52,7 +52,7 @@ impl MemoryTransport {
         link: usize,
         number: u64,
         limit: Duration,
-    ) -> Result<Option<(Envelope, Buffer)>, CommError> {
+    ) -> Result<Option<(Label, Buffer)>, CommError> {
         self.wait(link, limit, |pipe| pipe.take(number))
     }
 

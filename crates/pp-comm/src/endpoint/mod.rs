@@ -5,6 +5,7 @@
 //! the receive expects.
 
 mod memory;
+mod pipe;
 mod socket;
 
 use std::marker::PhantomData;
@@ -13,10 +14,13 @@ use std::time::Duration;
 use pp_schedule::{Channel, Rank, Role};
 
 use crate::error::{CommError, Operation};
-use crate::message::{Boundary, Buffer, Envelope};
+use crate::flight::{Recorder, State, Subject};
+use crate::message::{Boundary, Buffer, Label};
 
 pub(crate) use memory::MemoryTransport;
-pub(crate) use socket::{SocketBoard, SocketState, SocketTransport};
+pub(crate) use pipe::Pipe;
+pub use pipe::Transports;
+pub(crate) use socket::SocketTransport;
 
 /// A rank's ends of its channels, over memory or sockets.
 ///
@@ -28,6 +32,7 @@ pub struct Endpoint {
     /// The channels that start or end here.
     channels: Vec<Channel>,
     deadline: Duration,
+    recorder: Recorder,
     transport: Transport,
     one_thread: PhantomData<*const ()>,
 }
@@ -57,16 +62,31 @@ pub struct RecvTicket {
 }
 
 impl Endpoint {
-    pub(crate) fn memory(channels: Vec<Channel>, deadline: Duration, transport: MemoryTransport) -> Self {
-        Self::new(transport.rank(), channels, deadline, Transport::Memory(transport))
+    pub(crate) fn memory(
+        channels: Vec<Channel>,
+        deadline: Duration,
+        recorder: Recorder,
+        transport: MemoryTransport,
+    ) -> Self {
+        Self::new(channels, deadline, recorder, Transport::Memory(transport))
     }
 
-    pub(crate) fn socket(rank: Rank, channels: Vec<Channel>, deadline: Duration, transport: SocketTransport) -> Self {
-        Self::new(rank, channels, deadline, Transport::Socket(transport))
+    pub(crate) fn socket(
+        channels: Vec<Channel>,
+        deadline: Duration,
+        recorder: Recorder,
+        transport: SocketTransport,
+    ) -> Self {
+        Self::new(channels, deadline, recorder, Transport::Socket(transport))
     }
 
-    const fn new(rank: Rank, channels: Vec<Channel>, deadline: Duration, transport: Transport) -> Self {
-        Self { rank, channels, deadline, transport, one_thread: PhantomData }
+    fn new(channels: Vec<Channel>, deadline: Duration, recorder: Recorder, transport: Transport) -> Self {
+        Self { rank: recorder.rank(), channels, deadline, recorder, transport, one_thread: PhantomData }
+    }
+
+    /// What this rank did last, transfers included.
+    pub const fn recorder(&self) -> &Recorder {
+        &self.recorder
     }
 
     /// The rank it belongs to.
@@ -93,13 +113,21 @@ impl Endpoint {
     ///
     /// # Errors
     /// [`CommError::NoChannel`], [`CommError::WrongEnd`], or what the channel already failed with.
-    pub fn post_send(&mut self, channel: Channel, envelope: Envelope, buffer: Buffer) -> Result<SendTicket, CommError> {
-        let link = self.link(channel, Role::Send)?;
+    pub fn post_send(
+        &mut self,
+        channel: Channel,
+        label: impl Into<Label>,
+        buffer: Buffer,
+    ) -> Result<SendTicket, CommError> {
+        let (link, label, n_bytes) =
+            (self.link(channel, Role::Send)?, label.into(), buffer.boundary().n_bytes() as u64);
         let number = match &mut self.transport {
-            Transport::Memory(memory) => memory.post_send(link, envelope, buffer),
-            Transport::Socket(socket) => socket.post_send(link, envelope, buffer)?,
+            Transport::Memory(memory) => memory.post_send(link, label, buffer),
+            Transport::Socket(socket) => socket.post_send(link, label, buffer)?,
         };
-        Ok(SendTicket { operation: Operation { role: Role::Send, channel, envelope }, number })
+        let operation = Operation { role: Role::Send, channel, label };
+        self.recorder.note(Subject::Transfer(operation), State::Posted, n_bytes);
+        Ok(SendTicket { operation, number })
     }
 
     /// Starts a receive of a message that both sides agreed to be `boundary`.
@@ -109,15 +137,17 @@ impl Endpoint {
     pub fn post_recv(
         &mut self,
         channel: Channel,
-        envelope: Envelope,
+        label: impl Into<Label>,
         boundary: Boundary,
     ) -> Result<RecvTicket, CommError> {
-        let link = self.link(channel, Role::Receive)?;
+        let (link, label) = (self.link(channel, Role::Receive)?, label.into());
         let number = match &mut self.transport {
             Transport::Memory(memory) => memory.post_recv(link),
-            Transport::Socket(socket) => socket.post_recv(link, envelope, &boundary)?,
+            Transport::Socket(socket) => socket.post_recv(link, label, &boundary)?,
         };
-        Ok(RecvTicket { operation: Operation { role: Role::Receive, channel, envelope }, boundary, number })
+        let operation = Operation { role: Role::Receive, channel, label };
+        self.recorder.note(Subject::Transfer(operation), State::Posted, boundary.n_bytes() as u64);
+        Ok(RecvTicket { operation, boundary, number })
     }
 
     /// Waits until a send is complete: until then its buffer belongs to the endpoint.
@@ -126,12 +156,14 @@ impl Endpoint {
     /// [`CommError::Deadline`], [`CommError::PeerLost`], or what else the channel failed with.
     pub fn wait_send(&mut self, ticket: SendTicket) -> Result<(), CommError> {
         let SendTicket { operation, number } = ticket;
-        let link = self.link(operation.channel, Role::Send)?;
-        let sent = match &mut self.transport {
-            Transport::Memory(memory) => memory.wait_send(link, number, self.deadline)?,
-            Transport::Socket(socket) => socket.wait_send(link, number, self.deadline)?,
-        };
-        sent.ok_or(CommError::Deadline { operation, limit: self.deadline })
+        self.recorded(operation, 0, |endpoint| {
+            let link = endpoint.link(operation.channel, Role::Send)?;
+            let sent = match &mut endpoint.transport {
+                Transport::Memory(memory) => memory.wait_send(link, number, endpoint.deadline)?,
+                Transport::Socket(socket) => socket.wait_send(link, number, endpoint.deadline)?,
+            };
+            sent.ok_or(CommError::Deadline { operation, limit: endpoint.deadline })
+        })
     }
 
     /// Waits for a message.
@@ -141,18 +173,34 @@ impl Endpoint {
     /// when something else arrived than was expected, or what else the channel failed with.
     pub fn wait_recv(&mut self, ticket: RecvTicket) -> Result<Buffer, CommError> {
         let RecvTicket { operation, boundary, number } = ticket;
-        let link = self.link(operation.channel, Role::Receive)?;
-        let received = match &mut self.transport {
-            Transport::Memory(memory) => {
-                let found = memory.wait_recv(link, number, self.deadline)?;
-                found.map(|(found, buffer)| {
-                    check_arrival(operation.channel, (operation.envelope, &boundary), (found, buffer.boundary()))
-                        .map(|()| buffer)
-                })
-            }
-            Transport::Socket(socket) => socket.wait_recv(link, number, self.deadline)?.map(Ok),
-        };
-        received.unwrap_or(Err(CommError::Deadline { operation, limit: self.deadline }))
+        self.recorded(operation, boundary.n_bytes() as u64, |endpoint| {
+            let link = endpoint.link(operation.channel, Role::Receive)?;
+            let received = match &mut endpoint.transport {
+                Transport::Memory(memory) => {
+                    let found = memory.wait_recv(link, number, endpoint.deadline)?;
+                    found.map(|(found, buffer)| {
+                        check_arrival(operation.channel, (operation.label, &boundary), (found, buffer.boundary()))
+                            .map(|()| buffer)
+                    })
+                }
+                Transport::Socket(socket) => socket.wait_recv(link, number, endpoint.deadline)?.map(Ok),
+            };
+            received.unwrap_or(Err(CommError::Deadline { operation, limit: endpoint.deadline }))
+        })
+    }
+
+    /// Has the recorder keep how a wait begins and ends.
+    fn recorded<R>(
+        &mut self,
+        operation: Operation,
+        n_bytes: u64,
+        wait: impl FnOnce(&mut Self) -> Result<R, CommError>,
+    ) -> Result<R, CommError> {
+        let subject = Subject::Transfer(operation);
+        self.recorder.note(subject, State::Begun, n_bytes);
+        let done = wait(self);
+        self.recorder.note(subject, if done.is_ok() { State::Done } else { State::Failed }, n_bytes);
+        done
     }
 
     /// Leaves in good order. Whoever still waits for this rank gets [`CommError::PeerLost`].
@@ -180,15 +228,15 @@ impl Endpoint {
 /// Whether what arrived is what was expected: first which message it is, then its type and shape.
 fn check_arrival(
     channel: Channel,
-    (expected, agreed): (Envelope, &Boundary),
-    (found, sent): (Envelope, &Boundary),
+    (expected, agreed): (Label, &Boundary),
+    (found, sent): (Label, &Boundary),
 ) -> Result<(), CommError> {
     if found != expected {
         return Err(CommError::WrongMessage { channel, expected, found });
     }
     if sent != agreed {
         let (agreed, sent) = (agreed.clone(), sent.clone());
-        return Err(CommError::WrongBoundary { channel, envelope: expected, expected: agreed, found: sent });
+        return Err(CommError::WrongBoundary { channel, label: expected, expected: agreed, found: sent });
     }
     Ok(())
 }

@@ -13,44 +13,32 @@ use std::time::Duration;
 
 use pp_schedule::{Channel, Rank, Role};
 
-use super::check_arrival;
+use super::{Pipe, check_arrival};
+use crate::alarm::Alarm;
 use crate::board::Board;
 use crate::deadline::Deadline;
-use crate::error::{CommError, Loss, role_name};
-use crate::message::{Boundary, Buffer, Envelope, HEADER_LEN, decode, encode};
+use crate::error::{CommError, role_name};
+use crate::message::{Boundary, Buffer, HEADER_LEN, Label, decode, encode};
 
 /// Frames smaller than this leave in one write.
 const WRITE_BUFFER: usize = 64 * 1024;
 
-/// What the link threads report, and a rank that the host reported lost.
-#[derive(Debug, Default)]
-pub(crate) struct SocketState {
+/// What the link threads report.
+#[derive(Debug)]
+struct SocketState {
     links: Vec<LinkState>,
-    loss: Option<Loss>,
+    alarm: Alarm,
 }
 
 /// The state, as the threads share it.
-pub(crate) type SocketBoard = Arc<Board<SocketState>>;
+type SocketBoard = Arc<Board<SocketState>>;
 
 impl SocketState {
-    pub(crate) fn with_links(n_links: usize) -> Self {
-        Self { links: std::iter::repeat_with(LinkState::default).take(n_links).collect(), loss: None }
-    }
-
-    /// Notes that a rank is gone; the first one noted stays.
-    pub(crate) fn note_loss(&mut self, loss: Loss) {
-        self.loss.get_or_insert(loss);
-    }
-
-    pub(crate) const fn loss(&self) -> Option<&Loss> {
-        self.loss.as_ref()
-    }
-
     /// Why nothing more will complete on a link, if that is so. A lost rank that the host names comes before a peer
     /// that may only have left because of it; a fault of the message itself comes before both.
     fn fault(&self, link: usize) -> Option<CommError> {
-        match (&self.links[link].fault, &self.loss) {
-            (None | Some(CommError::PeerLost { .. }), Some(loss)) => Some(loss.clone().into()),
+        match (&self.links[link].fault, self.alarm.loss()) {
+            (None | Some(CommError::PeerLost { .. }), Some(loss)) => Some(loss.into()),
             (fault, _) => fault.clone(),
         }
     }
@@ -87,19 +75,27 @@ pub(crate) struct SocketTransport {
 }
 
 impl SocketTransport {
-    /// Takes over connected streams, one per channel of the rank; the board must have as many links.
-    pub(crate) fn new(rank: Rank, links: Vec<(Channel, TcpStream)>, board: SocketBoard) -> Result<Self, CommError> {
+    /// Takes over pipes, one per channel of the rank. Its waits end when the alarm rings.
+    pub(crate) fn new(rank: Rank, links: Vec<(Channel, Pipe)>, alarm: &Alarm) -> Result<Self, CommError> {
+        let states = std::iter::repeat_with(LinkState::default).take(links.len()).collect();
+        let board = Arc::new(Board::new(SocketState { links: states, alarm: alarm.clone() }));
+        let waked = Arc::downgrade(&board);
+        alarm.on_ring(move || {
+            if let Some(board) = waked.upgrade() {
+                board.wake();
+            }
+        });
         let links = links.into_iter().enumerate();
-        let links = links.map(|(index, (channel, stream))| Link::new(rank, index, channel, stream, &board));
+        let links = links.map(|(index, (channel, Pipe::Tcp(stream)))| Link::new(rank, index, channel, stream, &board));
         Ok(Self { links: links.collect::<Result<_, _>>()?, board })
     }
 
-    pub(super) fn post_send(&mut self, link: usize, envelope: Envelope, buffer: Buffer) -> Result<u64, CommError> {
-        self.post(link, Job::Send(envelope, buffer))
+    pub(super) fn post_send(&mut self, link: usize, label: Label, buffer: Buffer) -> Result<u64, CommError> {
+        self.post(link, Job::Send(label, buffer))
     }
 
-    pub(super) fn post_recv(&mut self, link: usize, envelope: Envelope, boundary: &Boundary) -> Result<u64, CommError> {
-        self.post(link, Job::Receive(envelope, boundary.clone()))
+    pub(super) fn post_recv(&mut self, link: usize, label: Label, boundary: &Boundary) -> Result<u64, CommError> {
+        self.post(link, Job::Receive(label, boundary.clone()))
     }
 
     fn post(&mut self, index: usize, job: Job) -> Result<u64, CommError> {
@@ -142,8 +138,8 @@ impl SocketTransport {
 /// What a link's thread is to do next.
 #[derive(Debug)]
 enum Job {
-    Send(Envelope, Buffer),
-    Receive(Envelope, Boundary),
+    Send(Label, Buffer),
+    Receive(Label, Boundary),
 }
 
 /// One end of one channel: its connection and its thread.
@@ -196,10 +192,10 @@ fn serve(channel: Channel, index: usize, stream: TcpStream, queue: &mpsc::Receiv
     let mut stream = BufWriter::with_capacity(WRITE_BUFFER, stream);
     for job in queue {
         let done = match job {
-            Job::Send(envelope, buffer) => write_frame(&mut stream, envelope, &buffer)
+            Job::Send(label, buffer) => write_frame(&mut stream, label, &buffer)
                 .map(|()| None)
                 .map_err(|error| lost(channel.destination, &error)),
-            Job::Receive(envelope, boundary) => read_frame(stream.get_mut(), channel, envelope, &boundary).map(Some),
+            Job::Receive(label, boundary) => read_frame(stream.get_mut(), channel, label, &boundary).map(Some),
         };
         let ended = board.update(|state| {
             let link = &mut state.links[index];
@@ -216,8 +212,8 @@ fn serve(channel: Channel, index: usize, stream: TcpStream, queue: &mpsc::Receiv
     }
 }
 
-fn write_frame(stream: &mut impl Write, envelope: Envelope, buffer: &Buffer) -> io::Result<()> {
-    stream.write_all(&encode(envelope, buffer.boundary()))?;
+fn write_frame(stream: &mut impl Write, label: Label, buffer: &Buffer) -> io::Result<()> {
+    stream.write_all(&encode(label, buffer.boundary()))?;
     stream.write_all(buffer.as_bytes())?;
     stream.flush()
 }
@@ -226,7 +222,7 @@ fn write_frame(stream: &mut impl Write, envelope: Envelope, buffer: &Buffer) -> 
 fn read_frame(
     stream: &mut impl Read,
     channel: Channel,
-    expected: Envelope,
+    expected: Label,
     agreed: &Boundary,
 ) -> Result<Buffer, CommError> {
     let peer_lost = |error: io::Error| lost(channel.source, &error);

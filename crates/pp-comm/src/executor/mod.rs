@@ -11,6 +11,7 @@ use pp_schedule::{
 
 use crate::endpoint::{Endpoint, RecvTicket, SendTicket};
 use crate::error::CommError;
+use crate::flight::{State, Subject};
 use crate::message::{Boundary, Buffer, Envelope};
 pub use recording::{Did, Recording, Span};
 use slots::Slots;
@@ -195,6 +196,7 @@ pub fn execute_recorded<S: StageCompute>(
     let tickets = program.transfers.iter().map(|_| None).collect();
     let mut run = Run { channels, step, endpoint, boundary, stage, tickets, slots, deferred: 0, report, recording };
     for (index, action) in program.steps().enumerate() {
+        run.endpoint.recorder().at_action(u32::try_from(index).ok());
         let done = match action {
             Step::Compute(compute) => run.compute(compute),
             Step::Post(first, transfers) => (first..).zip(transfers).try_for_each(|(number, t)| run.post(number, t)),
@@ -214,6 +216,7 @@ pub fn execute_recorded<S: StageCompute>(
             run.wait(number, transfer).map_err(|fault| error_at(program, step, program.actions.len(), fault))?;
         }
     }
+    run.endpoint.recorder().at_action(None);
     Ok(StepReport { total: start.elapsed(), peak: run.slots.peak(), ..run.report })
 }
 
@@ -246,6 +249,8 @@ impl<S: StageCompute> Run<'_, S> {
             self.slots.occupy(saved);
         }
         let task = Task { work, saved };
+        let subject = Subject::Compute { step: self.step, work };
+        self.endpoint.recorder().note(subject, State::Begun, 0);
         let start = Instant::now();
         let made = match work.kind {
             WorkKind::Forward => self.stage.forward(task, given),
@@ -257,6 +262,7 @@ impl<S: StageCompute> Run<'_, S> {
         self.report.compute += end - start;
         self.recording.add(Did::Compute(work), start, end);
         self.count_deferred(work.kind);
+        self.endpoint.recorder().note(subject, if made.is_ok() { State::Done } else { State::Failed }, 0);
         let made = made.map_err(|error| ExecFault::Stage(Box::new(error)))?;
         self.keep(made, output)?;
         if let (WorkKind::Backward | WorkKind::BackwardWeight, Some(saved)) = (work.kind, saved) {

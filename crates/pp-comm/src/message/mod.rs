@@ -3,6 +3,7 @@
 mod boundary;
 mod buffer;
 mod header;
+mod label;
 
 use std::fmt;
 
@@ -12,6 +13,7 @@ pub use boundary::{Boundary, BufferError, DType, MAX_DIMS, MAX_MESSAGE_BYTES};
 pub use buffer::Buffer;
 pub use header::HeaderError;
 pub(crate) use header::{HEADER_LEN, decode, encode};
+pub use label::Label;
 
 /// What identifies a message among all others of a run: the step and, within it, the message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -11,6 +11,7 @@ use std::time::Duration;
 use pp_schedule::{Certificate, Rank};
 
 use super::protocol::{Hello, MAX_HELLO_BYTES, VERSION, Welcome};
+use super::secret::Secret;
 use super::{Refusal, RendezvousError};
 use crate::board::Board;
 use crate::control::{Connection, serve};
@@ -33,6 +34,10 @@ pub struct HostSpec {
     pub certificates: Vec<Certificate>,
     /// How long the ranks may take to arrive, and each of their collectives.
     pub deadline: Duration,
+    /// How long a rank may be silent before it counts as frozen; several signs of life are given in this time.
+    pub heartbeat: Duration,
+    /// What all ranks of the run know and nobody else; none only where nobody else can connect.
+    pub secret: Option<Secret>,
 }
 
 /// A host at work, in a thread of its own. Dropped, it ends the run: every rank loses it.
@@ -269,7 +274,7 @@ mod tests {
 
     #[test]
     fn another_version_is_refused_before_anything_else() {
-        let spec = HostSpec { n_ranks: 2, certificates: Vec::new(), deadline: POLL };
+        let spec = HostSpec { n_ranks: 2, certificates: Vec::new(), deadline: POLL, heartbeat: POLL, secret: None };
         let address = SocketAddr::from(([127, 0, 0, 1], 1));
         let hello = Hello { version: 9, n_ranks: 7, rank: Rank(5), fingerprints: Vec::new(), address };
         let expected = Refusal::Version { rank: Rank(5), theirs: 9, ours: VERSION };

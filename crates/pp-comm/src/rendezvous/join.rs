@@ -3,7 +3,6 @@
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
@@ -12,11 +11,13 @@ use pp_schedule::{Certificate, Channel, Fingerprint, Rank};
 use super::address::peek_address;
 use super::links::Linking;
 use super::protocol::{Hello, MAX_WELCOME_BYTES, VERSION, Welcome};
+use super::secret::Secret;
 use super::{Refusal, RendezvousError};
-use crate::board::Board;
+use crate::alarm::Alarm;
 use crate::control::{Control, SocketControl};
 use crate::deadline::Deadline;
-use crate::endpoint::{Endpoint, SocketState, SocketTransport};
+use crate::endpoint::{Endpoint, SocketTransport, Transports};
+use crate::flight::Recorder;
 use crate::member::{Member, channels_of};
 use crate::wire::{Kind, invalid, read_frame, write_frame};
 
@@ -89,6 +90,12 @@ pub struct JoinSpec {
     pub channels: Vec<Channel>,
     /// How long the rendezvous may take as a whole, and each wait after it.
     pub deadline: Duration,
+    /// How long a rank may be silent before it counts as frozen; several signs of life are given in this time.
+    pub heartbeat: Duration,
+    /// What messages may go through.
+    pub transports: Transports,
+    /// What all ranks of the run know and nobody else; none only where nobody else can connect.
+    pub secret: Option<Secret>,
 }
 
 /// What a rank has once all have joined.
@@ -111,13 +118,21 @@ pub fn join(spec: &JoinSpec) -> Result<Joined, RendezvousError> {
     let Met { stream, listener, welcome: Welcome { run, addresses, certificates } } = meet(spec, deadline)?;
 
     let channels = channels_of(rank, &spec.channels);
-    let board = Arc::new(Board::new(SocketState::with_links(channels.len())));
+    let (alarm, recorder) = (Alarm::default(), Recorder::new(rank));
     // Listening to the host from here on: a rank that is lost while the links are made shows at once.
-    let control = SocketControl::new(stream, n_ranks, limit, Arc::clone(&board)).map_err(cannot())?;
-    let mut control = Control::socket(rank, n_ranks, limit, control);
-    let linking = Linking { rank, run, addresses: &addresses, listener: &listener, deadline, board: &board };
+    let control = SocketControl::new(stream, n_ranks, limit, alarm.clone()).map_err(cannot())?;
+    let mut control = Control::socket(n_ranks, limit, recorder.clone(), control);
+    let linking = Linking {
+        rank,
+        run,
+        addresses: &addresses,
+        listener: &listener,
+        deadline,
+        transports: spec.transports,
+        alarm: &alarm,
+    };
     let links = linking.make(&channels)?;
-    let endpoint = Endpoint::socket(rank, channels, limit, SocketTransport::new(rank, links, board)?);
+    let endpoint = Endpoint::socket(channels, limit, recorder.clone(), SocketTransport::new(rank, links, &alarm)?);
     control.barrier()?;
     Ok(Joined { member: Member { endpoint, control }, certificates })
 }

@@ -6,13 +6,14 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::thread;
 use std::time::Duration;
 
-use pp_schedule::{Channel, Rank};
+use pp_schedule::{Channel, Rank, Role};
 
 use super::RendezvousError;
 use super::host::FIRST_WORD;
 use super::protocol::{LinkHello, MAX_HELLO_BYTES};
+use crate::alarm::Alarm;
 use crate::deadline::Deadline;
-use crate::endpoint::SocketBoard;
+use crate::endpoint::{Pipe, Transports};
 use crate::wire::{Kind, invalid, read_frame, write_frame};
 
 /// Pause between two looks for a new connection.
@@ -28,8 +29,10 @@ pub(super) struct Linking<'a> {
     /// Where this rank does.
     pub(super) listener: &'a TcpListener,
     pub(super) deadline: Deadline,
+    /// What bytes may go through.
+    pub(super) transports: Transports,
     /// Where the loss of a rank is noted.
-    pub(super) board: &'a SocketBoard,
+    pub(super) alarm: &'a Alarm,
 }
 
 impl Linking<'_> {
@@ -37,7 +40,7 @@ impl Linking<'_> {
     ///
     /// The source of a channel dials, its destination accepts. Every rank goes through its channels in the same order,
     /// so the first link that is not made yet has both its ranks at work on it: no circle of waiting ranks can form.
-    pub(super) fn make(&self, channels: &[Channel]) -> Result<Vec<(Channel, TcpStream)>, RendezvousError> {
+    pub(super) fn make(&self, channels: &[Channel]) -> Result<Vec<(Channel, Pipe)>, RendezvousError> {
         let mut early = BTreeMap::new();
         let mut links = Vec::with_capacity(channels.len());
         for &channel in channels {
@@ -46,7 +49,9 @@ impl Linking<'_> {
             } else {
                 self.accept(channel, channels, &mut early)?
             };
-            links.push((channel, stream));
+            let role = if channel.source == self.rank { Role::Send } else { Role::Receive };
+            let pipe = Pipe::negotiate(stream, role, self.transports, self.deadline);
+            links.push((channel, pipe.map_err(|error| self.error(channel, &error))?));
         }
         Ok(links)
     }
@@ -71,7 +76,7 @@ impl Linking<'_> {
             if let Some(stream) = early.remove(&channel) {
                 return Ok(stream);
             }
-            if let Some(loss) = self.board.read(|state| state.loss().cloned()) {
+            if let Some(loss) = self.alarm.loss() {
                 return Err(RendezvousError::Comm(loss.into()));
             }
             let Some(left) = self.deadline.remaining() else {
@@ -107,7 +112,7 @@ impl Linking<'_> {
 
     fn error(&self, channel: Channel, error: &io::Error) -> RendezvousError {
         // A rank that is known to be lost is the better reason.
-        match self.board.read(|state| state.loss().cloned()) {
+        match self.alarm.loss() {
             Some(loss) => RendezvousError::Comm(loss.into()),
             None => RendezvousError::Link { rank: self.rank, channel, reason: error.to_string() },
         }

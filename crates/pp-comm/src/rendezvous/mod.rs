@@ -11,6 +11,7 @@ mod host;
 mod join;
 mod links;
 mod protocol;
+mod secret;
 
 use std::io;
 use std::net::SocketAddr;
@@ -23,6 +24,7 @@ use crate::error::{CommError, ranks_text};
 pub use address::{await_address, clear_address, peek_address, publish_address, withdraw_address};
 pub use host::{Host, HostSpec};
 pub use join::{HostAddress, JoinSpec, Joined, join};
+pub use secret::Secret;
 
 /// Why the host refuses to start a run. Every rank that has arrived is told the same.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

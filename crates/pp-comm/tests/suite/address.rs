@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use std::thread;
 use std::time::Duration;
 
-use crate::common::{PATIENCE, each};
+use crate::common::{HEARTBEAT, PATIENCE, each};
 use pp_comm::{
-    Host, HostAddress, HostSpec, JoinSpec, RendezvousError, await_address, clear_address, join, peek_address,
-    publish_address, withdraw_address,
+    Host, HostAddress, HostSpec, JoinSpec, RendezvousError, Transports, await_address, clear_address, join,
+    peek_address, publish_address, withdraw_address,
 };
 use pp_schedule::Rank;
 
@@ -111,6 +111,9 @@ fn a_rank_finds_a_host_behind_an_address_left_over() {
             fingerprints: Vec::new(),
             channels: Vec::new(),
             deadline: PATIENCE,
+            heartbeat: HEARTBEAT,
+            transports: Transports::Socket,
+            secret: None,
         };
         thread::scope(|scope| {
             if !somebody {
@@ -124,7 +127,13 @@ fn a_rank_finds_a_host_behind_an_address_left_over() {
             }
             let rank = scope.spawn(|| join(&spec).map(|joined| joined.member.close()));
             thread::sleep(Duration::from_millis(100));
-            let host_spec = HostSpec { n_ranks: 1, certificates: Vec::new(), deadline: PATIENCE };
+            let host_spec = HostSpec {
+                n_ranks: 1,
+                certificates: Vec::new(),
+                deadline: PATIENCE,
+                heartbeat: HEARTBEAT,
+                secret: None,
+            };
             let host = Host::spawn(listener(), host_spec).expect("a host");
             publish_address(&path.0, host.address()).expect("writable");
             rank.join().expect("no panic").expect("joined");
@@ -143,6 +152,9 @@ fn a_file_that_never_comes_is_an_error_in_time() {
         fingerprints: Vec::new(),
         channels: Vec::new(),
         deadline: Duration::from_millis(50),
+        heartbeat: HEARTBEAT,
+        transports: Transports::Socket,
+        secret: None,
     };
     let error = join(&spec).expect_err("no file");
     assert!(matches!(error, RendezvousError::NoAddress { .. }), "{error}");

@@ -5,10 +5,14 @@ use std::sync::Barrier;
 use std::thread;
 use std::time::Duration;
 
-use pp_comm::{Boundary, Buffer, DType, Envelope, Host, HostSpec, JoinSpec, Member, MemorySpec, join, memory_fabric};
+use pp_comm::{
+    Boundary, Buffer, DType, Envelope, Host, HostSpec, JoinSpec, Member, MemorySpec, Transports, join, memory_fabric,
+};
 use pp_schedule::{Carries, Channel, Direction, Message, Microbatch, Rank, Stage};
 
 /// Long enough for a loaded machine; no test that passes waits for it.
+/// How long a rank may be silent.
+pub(crate) const HEARTBEAT: Duration = Duration::from_secs(10);
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// How soon a peer's end must show, on a loaded machine; deadlines are far longer.
@@ -50,12 +54,22 @@ pub(crate) fn run_within<R: Send>(
         }
         Kind::Socket => {
             let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-            let spec = HostSpec { n_ranks, certificates: Vec::new(), deadline };
+            let spec = HostSpec { n_ranks, certificates: Vec::new(), deadline, heartbeat: HEARTBEAT, secret: None };
             let host = Host::spawn(listener, spec).expect("a host");
             let address = host.address();
             let results = each((0..n_ranks).map(Rank).collect(), |rank| {
                 let (fingerprints, channels) = (Vec::new(), channels.to_vec());
-                let spec = JoinSpec { host: address.into(), rank, n_ranks, fingerprints, channels, deadline };
+                let spec = JoinSpec {
+                    host: address.into(),
+                    rank,
+                    n_ranks,
+                    fingerprints,
+                    channels,
+                    deadline,
+                    heartbeat: HEARTBEAT,
+                    transports: Transports::Socket,
+                    secret: None,
+                };
                 body(join(&spec).expect("all ranks join").member)
             });
             host.wait(PATIENCE).expect("all ranks have left");

@@ -192,7 +192,10 @@ fn another_message_than_expected_is_an_error_that_names_both() {
             } else {
                 let ticket = endpoint.post_recv(FORTH, expected, floats_of(3)).expect("posted");
                 let error = endpoint.wait_recv(ticket).expect_err("something else was sent");
-                assert_eq!(error, CommError::WrongMessage { channel: FORTH, expected, found });
+                assert_eq!(
+                    error,
+                    CommError::WrongMessage { channel: FORTH, expected: expected.into(), found: found.into() }
+                );
                 let text = error.to_string();
                 assert!(text.contains(&expected.to_string()) && text.contains(&found.to_string()), "{text}");
             }
@@ -212,7 +215,7 @@ fn a_lost_message_ends_in_a_deadline_that_names_it() {
                 let error = member.endpoint.wait_recv(ticket).expect_err("nothing was sent");
                 let CommError::Deadline { operation, .. } = error else { panic!("{error}") };
                 assert_eq!((operation.role, operation.peer()), (Role::Receive, Rank(0)));
-                assert_eq!(operation.envelope, envelope(FORTH, 9, 4));
+                assert_eq!(operation.label, envelope(FORTH, 9, 4).into());
             }
             done.wait();
             member.close();

@@ -4,8 +4,8 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
-use crate::common::{PATIENCE, each};
-use pp_comm::{CommError, Host, HostSpec, JoinSpec, Joined, Refusal, RendezvousError, join};
+use crate::common::{HEARTBEAT, PATIENCE, each};
+use pp_comm::{CommError, Host, HostSpec, JoinSpec, Joined, Refusal, RendezvousError, Transports, join};
 use pp_schedule::{
     Certificate, Channel, Fingerprint, Rank, RankProgram, ScheduleConfig, ScheduleSpec, lower::lanes, verify,
 };
@@ -15,12 +15,23 @@ fn listener() -> TcpListener {
 }
 
 fn host(n_ranks: u32, certificates: Vec<Certificate>, deadline: Duration) -> Host {
-    Host::spawn(listener(), HostSpec { n_ranks, certificates, deadline }).expect("a host")
+    Host::spawn(listener(), HostSpec { n_ranks, certificates, deadline, heartbeat: HEARTBEAT, secret: None })
+        .expect("a host")
 }
 
 fn spec(host: SocketAddr, rank: u32, n_ranks: u32) -> JoinSpec {
     let (fingerprints, channels) = (Vec::new(), Vec::new());
-    JoinSpec { host: host.into(), rank: Rank(rank), n_ranks, fingerprints, channels, deadline: PATIENCE }
+    JoinSpec {
+        host: host.into(),
+        rank: Rank(rank),
+        n_ranks,
+        fingerprints,
+        channels,
+        deadline: PATIENCE,
+        heartbeat: HEARTBEAT,
+        transports: Transports::Socket,
+        secret: None,
+    }
 }
 
 fn refusal(joined: Result<Joined, RendezvousError>) -> Refusal {
@@ -170,7 +181,8 @@ fn a_host_that_waits_can_be_dropped() {
 
 #[test]
 fn a_certificate_for_other_ranks_is_refused() {
-    let spec = HostSpec { n_ranks: 2, certificates: certificates(8), deadline: PATIENCE };
+    let spec =
+        HostSpec { n_ranks: 2, certificates: certificates(8), deadline: PATIENCE, heartbeat: HEARTBEAT, secret: None };
     let error = Host::spawn(listener(), spec).expect_err("the certificates are for four ranks");
     assert!(matches!(error, RendezvousError::Coverage { covered: 4, n_ranks: 2 }), "{error}");
 }

@@ -1,0 +1,101 @@
+//! The loss of a rank, shared by everything of this rank that waits: whoever notices it rings once, and all waits end.
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::error::Loss;
+
+/// What is done when it rings: wakes a waiter that does not look by itself.
+type Waker = Box<dyn Fn() + Send>;
+
+/// A handle on one rank's alarm.
+#[derive(Clone, Default)]
+pub(crate) struct Alarm(Arc<Shared>);
+
+#[derive(Default)]
+struct Shared {
+    rung: AtomicBool,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    loss: Option<Loss>,
+    wakers: Vec<Waker>,
+}
+
+impl Alarm {
+    /// Notes that a rank is gone; the first one noted stays.
+    pub(crate) fn ring(&self, loss: Loss) {
+        let mut state = self.lock();
+        if state.loss.is_some() {
+            return;
+        }
+        state.loss = Some(loss);
+        self.0.rung.store(true, Ordering::Release);
+        for wake in &state.wakers {
+            wake();
+        }
+    }
+
+    /// Whether it has rung; costs one load, so that a spinning waiter can ask.
+    pub(crate) fn has_rung(&self) -> bool {
+        self.0.rung.load(Ordering::Acquire)
+    }
+
+    /// The rank that is gone, and why.
+    pub(crate) fn loss(&self) -> Option<Loss> {
+        if self.has_rung() { self.lock().loss.clone() } else { None }
+    }
+
+    /// Has `wake` called when it rings. It must not ring or look at the alarm itself. A waker that comes too late is called
+    /// at once.
+    pub(crate) fn on_ring(&self, wake: impl Fn() + Send + 'static) {
+        let mut state = self.lock();
+        if state.loss.is_some() {
+            wake();
+        }
+        state.wakers.push(Box::new(wake));
+    }
+
+    /// A thread that panicked while it held the lock leaves a state that is still whole: every change is one move.
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Alarm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Alarm").field(&self.loss()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicU32;
+
+    use pp_schedule::Rank;
+
+    use super::*;
+
+    #[test]
+    fn the_first_loss_stays_and_every_waker_is_called_once() {
+        let (alarm, n_calls) = (Alarm::default(), Arc::new(AtomicU32::new(0)));
+        let count = |n_calls: &Arc<AtomicU32>| {
+            let n_calls = Arc::clone(n_calls);
+            move || {
+                n_calls.fetch_add(1, Ordering::Relaxed);
+            }
+        };
+        alarm.on_ring(count(&n_calls));
+        assert!(!alarm.has_rung() && alarm.loss().is_none());
+        for rank in [3, 1] {
+            alarm.ring(Loss { rank: Rank(rank), reason: "it ended".to_owned() });
+        }
+        assert_eq!(alarm.loss().map(|loss| loss.rank), Some(Rank(3)));
+        assert_eq!(n_calls.load(Ordering::Relaxed), 1);
+        alarm.on_ring(count(&n_calls));
+        assert_eq!(n_calls.load(Ordering::Relaxed), 2, "too late, so at once");
+    }
+}
