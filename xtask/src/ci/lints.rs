@@ -9,7 +9,7 @@ use super::Passed;
 use crate::workspace::root;
 
 /// See docs/adr for why each of these has its own lints.
-const MAY_HOLD_UNSAFE: [&str; 2] = ["nccl-rs", "pp-kernels"];
+const MAY_HOLD_UNSAFE: [&str; 3] = ["nccl-rs", "pp-kernels", "pp-shm"];
 
 pub(super) fn check() -> anyhow::Result<Passed> {
     let mut broken = Vec::new();
