@@ -23,13 +23,6 @@ impl<S> Board<S> {
         result
     }
 
-    /// Has everybody who waits look again, at something beside the state that has changed.
-    pub(crate) fn wake(&self) {
-        // Whoever is between a look and its sleep holds the lock.
-        drop(self.lock());
-        self.changed.notify_all();
-    }
-
     /// Waits until `look` finds what it looks for; `None` when the deadline passes first. It is asked at least once.
     pub(crate) fn wait<R>(&self, deadline: Deadline, mut look: impl FnMut(&mut S) -> Option<R>) -> Option<R> {
         let mut state = self.lock();

@@ -76,7 +76,7 @@ mod round;
 mod wire;
 
 pub use control::{Control, MAX_COLLECTIVE_BYTES};
-pub use endpoint::{Endpoint, RecvTicket, SendTicket, Transports};
+pub use endpoint::{Endpoint, RecvTicket, RoughLinks, SendTicket, Transports};
 pub use error::{Collective, CommError, Operation};
 
 pub use executor::{

@@ -72,6 +72,20 @@ impl<T: AnyBitPattern> Filling<T> {
         Ok(n)
     }
 
+    /// The elements, if it is full.
+    pub fn as_full(&self) -> Option<&[T]> {
+        if !self.is_full() {
+            return None;
+        }
+        // SAFETY: as in `finish`; the vector is borrowed as long as the slice.
+        Some(unsafe { std::slice::from_raw_parts(self.vec.as_ptr(), self.len) })
+    }
+
+    /// Begins anew in the same memory.
+    pub const fn restart(&mut self) {
+        self.filled = 0;
+    }
+
     /// The vector, if it is full.
     pub fn finish(mut self) -> Option<Vec<T>> {
         if !self.is_full() {
@@ -104,6 +118,15 @@ mod tests {
             assert_eq!(vec, data);
         }
         let place = vec.as_ptr();
+        let mut filling = Filling::<f64>::new(vec, data.len()).expect("no more memory than before");
+        assert_eq!(
+            (filling.as_full(), filling.fill(|room| Ok::<_, ()>(room.write_copy_of_slice(bytes)))),
+            (None, Ok(400))
+        );
+        assert_eq!(filling.as_full(), Some(data.as_slice()));
+        filling.restart();
+        assert_eq!((filling.missing(), filling.as_full()), (400, None));
+        let vec = filling.vec;
         let filling = Filling::<f64>::new(vec, data.len()).expect("no more memory than before");
         assert_eq!(filling.vec.as_ptr(), place);
         assert_eq!(filling.finish(), None);

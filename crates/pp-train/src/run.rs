@@ -117,6 +117,7 @@ fn join_as(config: &TrainConfig, own: &OwnPrograms, host: HostAddress) -> Result
         deadline: config.timeout,
         heartbeat: HEARTBEAT,
         transports: Transports::Auto,
+        rough: None,
         secret: None,
     };
     Ok(join(&spec)?)

@@ -1,5 +1,6 @@
 //! Channels between threads of one process. The rules are the fabric's; this is one rank's view of it.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,6 +18,8 @@ pub(crate) struct MemoryTransport {
     attachment: Attachment,
     /// By link: the place of its channel in the fabric.
     pipes: Vec<usize>,
+    /// By link: what was sent and not waited for, by number. The receiver has a copy: both sides own what they have.
+    sent: Vec<BTreeMap<u64, Buffer>>,
 }
 
 impl MemoryTransport {
@@ -24,16 +27,19 @@ impl MemoryTransport {
         let place =
             |channel: &Channel| fabric.read(|fabric| fabric.pipes.iter().position(|pipe| pipe.channel() == *channel));
         let pipes = channels.iter().filter_map(place).collect();
-        Self { attachment: Attachment::new(rank, Side::Endpoint, fabric), pipes }
+        let sent = channels.iter().map(|_| BTreeMap::new()).collect();
+        Self { attachment: Attachment::new(rank, Side::Endpoint, fabric), pipes, sent }
     }
 
     pub(crate) const fn rank(&self) -> Rank {
         self.attachment.rank()
     }
 
-    pub(super) fn post_send(&self, link: usize, label: Label, buffer: Buffer) -> u64 {
-        let pipe = self.pipes[link];
-        self.attachment.board().update(|fabric| fabric.pipes[pipe].send(label, buffer))
+    pub(super) fn post_send(&mut self, link: usize, label: Label, buffer: Buffer) -> u64 {
+        let (pipe, copy) = (self.pipes[link], buffer.clone());
+        let number = self.attachment.board().update(|fabric| fabric.pipes[pipe].send(label, copy));
+        self.sent[link].insert(number, buffer);
+        number
     }
 
     pub(super) fn post_recv(&self, link: usize) -> u64 {
@@ -42,8 +48,9 @@ impl MemoryTransport {
     }
 
     /// `None` when the deadline passes first.
-    pub(super) fn wait_send(&self, link: usize, number: u64, limit: Duration) -> Result<Option<()>, CommError> {
-        self.wait(link, limit, |pipe| pipe.is_sent(number).then_some(()))
+    pub(super) fn wait_send(&mut self, link: usize, number: u64, limit: Duration) -> Result<Option<Buffer>, CommError> {
+        let sent = self.wait(link, limit, |pipe| pipe.is_sent(number).then_some(()))?;
+        Ok(sent.and_then(|()| self.sent[link].remove(&number)))
     }
 
     /// `None` when the deadline passes first.

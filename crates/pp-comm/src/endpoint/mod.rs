@@ -4,9 +4,12 @@
 //! then. On each channel they match in the order in which they are posted, and every message is checked against what
 //! the receive expects.
 
+mod arrival;
+mod link;
+mod links;
 mod memory;
+mod numbered;
 mod pipe;
-mod socket;
 
 use std::marker::PhantomData;
 use std::time::Duration;
@@ -17,12 +20,13 @@ use crate::error::{CommError, Operation};
 use crate::flight::{Recorder, State, Subject};
 use crate::message::{Boundary, Buffer, Label};
 
+use arrival::check_arrival;
+pub(crate) use links::SocketTransport;
 pub(crate) use memory::MemoryTransport;
 pub(crate) use pipe::Pipe;
-pub use pipe::Transports;
-pub(crate) use socket::SocketTransport;
+pub use pipe::{RoughLinks, Transports};
 
-/// A rank's ends of its channels, over memory or sockets.
+/// A rank's ends of its channels: in memory, in memory shared with other processes, or over sockets.
 ///
 /// It stays on the thread that made it (some transports must); to leave in good order, call [`Endpoint::close`]. Dropped
 /// without that, the rank counts as lost.
@@ -99,6 +103,15 @@ impl Endpoint {
         &self.channels
     }
 
+    /// What a channel of this rank goes over, for reports: `memory`, `shared memory` or `tcp`.
+    pub fn transport_of(&self, channel: Channel) -> Option<&'static str> {
+        let link = self.channels.iter().position(|&known| known == channel)?;
+        Some(match &self.transport {
+            Transport::Memory(_) => "memory",
+            Transport::Socket(socket) => socket.name(link),
+        })
+    }
+
     /// How long each wait may last.
     pub const fn deadline(&self) -> Duration {
         self.deadline
@@ -140,27 +153,52 @@ impl Endpoint {
         label: impl Into<Label>,
         boundary: Boundary,
     ) -> Result<RecvTicket, CommError> {
-        let (link, label) = (self.link(channel, Role::Receive)?, label.into());
+        self.start_recv(channel, label.into(), boundary, None)
+    }
+
+    /// Starts a receive into the memory of a buffer, whose type and shape are what both sides agreed on. What it held is
+    /// gone, also when the receive fails. In memory channels the sender's buffer comes as it is, and this one is dropped.
+    ///
+    /// # Errors
+    /// As [`Endpoint::post_send`].
+    pub fn post_recv_into(
+        &mut self,
+        channel: Channel,
+        label: impl Into<Label>,
+        buffer: Buffer,
+    ) -> Result<RecvTicket, CommError> {
+        self.start_recv(channel, label.into(), buffer.boundary().clone(), Some(buffer))
+    }
+
+    fn start_recv(
+        &mut self,
+        channel: Channel,
+        label: Label,
+        boundary: Boundary,
+        memory: Option<Buffer>,
+    ) -> Result<RecvTicket, CommError> {
+        let link = self.link(channel, Role::Receive)?;
         let number = match &mut self.transport {
-            Transport::Memory(memory) => memory.post_recv(link),
-            Transport::Socket(socket) => socket.post_recv(link, label, &boundary)?,
+            Transport::Memory(fabric) => fabric.post_recv(link),
+            Transport::Socket(socket) => socket.post_recv(link, label, boundary.clone(), memory)?,
         };
         let operation = Operation { role: Role::Receive, channel, label };
         self.recorder.note(Subject::Transfer(operation), State::Posted, boundary.n_bytes() as u64);
         Ok(RecvTicket { operation, boundary, number })
     }
 
-    /// Waits until a send is complete: until then its buffer belongs to the endpoint.
+    /// Waits until a send is complete, which is when all of it has left and its receive was posted, whatever could be buffered
+    /// on the way: what works does so at every size. Gives the buffer back, which belongs to the endpoint until then.
     ///
     /// # Errors
     /// [`CommError::Deadline`], [`CommError::PeerLost`], or what else the channel failed with.
-    pub fn wait_send(&mut self, ticket: SendTicket) -> Result<(), CommError> {
+    pub fn wait_send(&mut self, ticket: SendTicket) -> Result<Buffer, CommError> {
         let SendTicket { operation, number } = ticket;
         self.recorded(operation, 0, |endpoint| {
             let link = endpoint.link(operation.channel, Role::Send)?;
             let sent = match &mut endpoint.transport {
                 Transport::Memory(memory) => memory.wait_send(link, number, endpoint.deadline)?,
-                Transport::Socket(socket) => socket.wait_send(link, number, endpoint.deadline)?,
+                Transport::Socket(socket) => socket.wait(link, number, endpoint.deadline)?,
             };
             sent.ok_or(CommError::Deadline { operation, limit: endpoint.deadline })
         })
@@ -183,7 +221,7 @@ impl Endpoint {
                             .map(|()| buffer)
                     })
                 }
-                Transport::Socket(socket) => socket.wait_recv(link, number, endpoint.deadline)?.map(Ok),
+                Transport::Socket(socket) => socket.wait(link, number, endpoint.deadline)?.map(Ok),
             };
             received.unwrap_or(Err(CommError::Deadline { operation, limit: endpoint.deadline }))
         })
@@ -207,8 +245,7 @@ impl Endpoint {
     pub fn close(self) {
         match self.transport {
             Transport::Memory(memory) => memory.close(),
-            // What was sent is on its way; the links close behind it.
-            Transport::Socket(socket) => drop(socket),
+            Transport::Socket(socket) => socket.close(self.deadline),
         }
     }
 
@@ -223,20 +260,4 @@ impl Endpoint {
         };
         if end == rank { Ok(link) } else { Err(CommError::WrongEnd { rank, channel, role }) }
     }
-}
-
-/// Whether what arrived is what was expected: first which message it is, then its type and shape.
-fn check_arrival(
-    channel: Channel,
-    (expected, agreed): (Label, &Boundary),
-    (found, sent): (Label, &Boundary),
-) -> Result<(), CommError> {
-    if found != expected {
-        return Err(CommError::WrongMessage { channel, expected, found });
-    }
-    if sent != agreed {
-        let (agreed, sent) = (agreed.clone(), sent.clone());
-        return Err(CommError::WrongBoundary { channel, label: expected, expected: agreed, found: sent });
-    }
-    Ok(())
 }

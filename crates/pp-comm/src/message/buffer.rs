@@ -2,8 +2,9 @@
 
 use super::boundary::{Boundary, BufferError, DType};
 
+/// The elements.
 #[derive(Clone, Debug, PartialEq)]
-enum Data {
+pub(super) enum Data {
     F32(Vec<f32>),
     F64(Vec<f64>),
     I64(Vec<i64>),
@@ -60,23 +61,6 @@ impl Buffer {
     typed!(F64, f64, "`f64`", f64, as_f64, into_f64);
     typed!(I64, i64, "`i64`", i64, as_i64, into_i64);
 
-    /// A buffer of zeros.
-    ///
-    /// # Errors
-    /// [`BufferError::Allocation`] when there is no memory for it.
-    pub fn zeroed(boundary: &Boundary) -> Result<Self, BufferError> {
-        let len = boundary.n_elements();
-        let data = match boundary.dtype() {
-            DType::F32 => bytemuck::allocation::try_zeroed_vec(len).map(Data::F32),
-            DType::F64 => bytemuck::allocation::try_zeroed_vec(len).map(Data::F64),
-            DType::I64 => bytemuck::allocation::try_zeroed_vec(len).map(Data::I64),
-        };
-        match data {
-            Ok(data) => Ok(Self { boundary: boundary.clone(), data }),
-            Err(()) => Err(BufferError::Allocation { boundary: boundary.clone() }),
-        }
-    }
-
     /// Its element type and shape.
     pub const fn boundary(&self) -> &Boundary {
         &self.boundary
@@ -91,12 +75,13 @@ impl Buffer {
         }
     }
 
-    /// Its elements as bytes, to be filled.
-    pub(crate) fn as_bytes_mut(&mut self) -> &mut [u8] {
-        match &mut self.data {
-            Data::F32(data) => bytemuck::cast_slice_mut(data),
-            Data::F64(data) => bytemuck::cast_slice_mut(data),
-            Data::I64(data) => bytemuck::cast_slice_mut(data),
-        }
+    /// Its elements' memory.
+    pub(super) fn into_data(self) -> Data {
+        self.data
+    }
+
+    /// Data with the boundary that it fits.
+    pub(super) const fn of(boundary: Boundary, data: Data) -> Self {
+        Self { boundary, data }
     }
 }

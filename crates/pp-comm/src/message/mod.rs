@@ -3,6 +3,7 @@
 mod boundary;
 mod buffer;
 mod header;
+mod incoming;
 mod label;
 
 use std::fmt;
@@ -13,6 +14,7 @@ pub use boundary::{Boundary, BufferError, DType, MAX_DIMS, MAX_MESSAGE_BYTES};
 pub use buffer::Buffer;
 pub use header::HeaderError;
 pub(crate) use header::{HEADER_LEN, decode, encode};
+pub(crate) use incoming::Incoming;
 pub use label::Label;
 
 /// What identifies a message among all others of a run: the step and, within it, the message.

@@ -16,7 +16,7 @@ use super::{Refusal, RendezvousError};
 use crate::alarm::Alarm;
 use crate::control::{Control, SocketControl};
 use crate::deadline::Deadline;
-use crate::endpoint::{Endpoint, SocketTransport, Transports};
+use crate::endpoint::{Endpoint, RoughLinks, SocketTransport, Transports};
 use crate::flight::Recorder;
 use crate::member::{Member, channels_of};
 use crate::wire::{Kind, invalid, read_frame, write_frame};
@@ -94,6 +94,8 @@ pub struct JoinSpec {
     pub heartbeat: Duration,
     /// What messages may go through.
     pub transports: Transports,
+    /// Whether this rank's ends of the links are made rough on purpose, for tests.
+    pub rough: Option<RoughLinks>,
     /// What all ranks of the run know and nobody else; none only where nobody else can connect.
     pub secret: Option<Secret>,
 }
@@ -132,7 +134,8 @@ pub fn join(spec: &JoinSpec) -> Result<Joined, RendezvousError> {
         alarm: &alarm,
     };
     let links = linking.make(&channels)?;
-    let endpoint = Endpoint::socket(channels, limit, recorder.clone(), SocketTransport::new(rank, links, &alarm)?);
+    let endpoint =
+        Endpoint::socket(channels, limit, recorder.clone(), SocketTransport::new(rank, links, spec.rough, &alarm)?);
     control.barrier()?;
     Ok(Joined { member: Member { endpoint, control }, certificates })
 }

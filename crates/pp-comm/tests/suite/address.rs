@@ -113,6 +113,7 @@ fn a_rank_finds_a_host_behind_an_address_left_over() {
             deadline: PATIENCE,
             heartbeat: HEARTBEAT,
             transports: Transports::Socket,
+            rough: None,
             secret: None,
         };
         thread::scope(|scope| {
@@ -154,6 +155,7 @@ fn a_file_that_never_comes_is_an_error_in_time() {
         deadline: Duration::from_millis(50),
         heartbeat: HEARTBEAT,
         transports: Transports::Socket,
+        rough: None,
         secret: None,
     };
     let error = join(&spec).expect_err("no file");

@@ -6,13 +6,15 @@ use std::thread;
 use std::time::Duration;
 
 use pp_comm::{
-    Boundary, Buffer, DType, Envelope, Host, HostSpec, JoinSpec, Member, MemorySpec, Transports, join, memory_fabric,
+    Boundary, Buffer, DType, Envelope, Host, HostSpec, JoinSpec, Member, MemorySpec, RoughLinks, Transports, join,
+    memory_fabric,
 };
 use pp_schedule::{Carries, Channel, Direction, Message, Microbatch, Rank, Stage};
 
-/// Long enough for a loaded machine; no test that passes waits for it.
 /// How long a rank may be silent.
 pub(crate) const HEARTBEAT: Duration = Duration::from_secs(10);
+
+/// Long enough for a loaded machine; no test that passes waits for it.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// How soon a peer's end must show, on a loaded machine; deadlines are far longer.
@@ -21,12 +23,42 @@ pub(crate) const AT_ONCE: Duration = Duration::from_secs(10);
 /// A kind of fabric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
+    /// Threads of one process, channels of that capacity.
     Memory(u64),
+    /// Processes in all but name, over connections.
     Socket,
+    /// The same over shared memory.
+    Shm,
+    /// The same two on links that stall and move a few bytes at a time.
+    RoughSocket,
+    RoughShm,
+}
+
+impl Kind {
+    /// Whether a send is complete before its receive is posted.
+    pub(crate) const fn buffers(self) -> bool {
+        matches!(self, Self::Memory(1..))
+    }
+
+    /// What its links may use, and whether they are rough.
+    const fn links(self) -> (Transports, Option<RoughLinks>) {
+        match self {
+            Self::Memory(_) | Self::Socket => (Transports::Socket, None),
+            Self::Shm => (Transports::SharedMemory, None),
+            Self::RoughSocket => (Transports::Socket, Some(RoughLinks { seed: 7 })),
+            Self::RoughShm => (Transports::SharedMemory, Some(RoughLinks { seed: 11 })),
+        }
+    }
 }
 
 /// Every kind that the same body must pass on.
-pub(crate) const ALL: [Kind; 4] = [Kind::Memory(0), Kind::Memory(1), Kind::Memory(4), Kind::Socket];
+pub(crate) const ALL: [Kind; 5] = [Kind::Memory(0), Kind::Memory(1), Kind::Memory(4), Kind::Socket, Kind::Shm];
+
+/// The same and the rough ones.
+pub(crate) const EVERY: [Kind; 7] = {
+    let [zero, one, four, socket, shm] = ALL;
+    [zero, one, four, socket, shm, Kind::RoughSocket, Kind::RoughShm]
+};
 
 /// Runs `body` for every rank of a new fabric, each on a thread of its own; gives the results in rank order.
 pub(crate) fn run<R: Send>(
@@ -52,7 +84,8 @@ pub(crate) fn run_within<R: Send>(
             let builders = memory_fabric(spec).expect("the channels are between the ranks");
             each(builders, |builder| body(builder.build()))
         }
-        Kind::Socket => {
+        Kind::Socket | Kind::Shm | Kind::RoughSocket | Kind::RoughShm => {
+            let (transports, rough) = kind.links();
             let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
             let spec = HostSpec { n_ranks, certificates: Vec::new(), deadline, heartbeat: HEARTBEAT, secret: None };
             let host = Host::spawn(listener, spec).expect("a host");
@@ -67,7 +100,8 @@ pub(crate) fn run_within<R: Send>(
                     channels,
                     deadline,
                     heartbeat: HEARTBEAT,
-                    transports: Transports::Socket,
+                    transports,
+                    rough,
                     secret: None,
                 };
                 body(join(&spec).expect("all ranks join").member)

@@ -30,6 +30,7 @@ fn spec(host: SocketAddr, rank: u32, n_ranks: u32) -> JoinSpec {
         deadline: PATIENCE,
         heartbeat: HEARTBEAT,
         transports: Transports::Socket,
+        rough: None,
         secret: None,
     }
 }

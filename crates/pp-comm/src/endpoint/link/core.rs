@@ -1,0 +1,153 @@
+//! A link's state: its pipe, what is under way, and why it ended. Whoever holds it may move it on.
+
+use std::io;
+
+use pp_schedule::{Channel, Rank, Role};
+
+use super::receiving::{Receiving, Stopped};
+use super::sending::Sending;
+use crate::alarm::Alarm;
+use crate::endpoint::pipe::{Interest, Pipe};
+use crate::error::CommError;
+use crate::message::{Boundary, Buffer, Label};
+
+/// The state.
+#[derive(Debug)]
+pub(super) struct Core {
+    channel: Channel,
+    pipe: Pipe,
+    work: Work,
+    fault: Option<CommError>,
+    /// The endpoint is done with it.
+    pub(super) stop: bool,
+}
+
+/// Of the two directions, a link's end has one.
+#[derive(Debug)]
+enum Work {
+    Send(Sending),
+    Receive(Receiving),
+}
+
+impl Core {
+    pub(super) fn new(channel: Channel, role: Role, pipe: Pipe) -> io::Result<Self> {
+        let work = match role {
+            Role::Send => Work::Send(Sending::default()),
+            Role::Receive => Work::Receive(Receiving::new(channel)?),
+        };
+        Ok(Self { channel, pipe, work, fault: None, stop: false })
+    }
+
+    pub(super) const fn pipe(&mut self) -> &mut Pipe {
+        &mut self.pipe
+    }
+
+    pub(super) const fn name(&self) -> &'static str {
+        self.pipe.name()
+    }
+
+    /// Takes over a buffer to be sent.
+    pub(super) fn post_send(&mut self, label: Label, buffer: Buffer) -> Option<u64> {
+        match &mut self.work {
+            Work::Send(sending) => Some(sending.post(label, buffer)),
+            Work::Receive(_) => None,
+        }
+    }
+
+    /// Asks for a message, and says so to the source.
+    pub(super) fn post_recv(&mut self, label: Label, boundary: Boundary, memory: Option<Buffer>) -> Option<u64> {
+        let Work::Receive(receiving) = &mut self.work else { return None };
+        let number = receiving.post(label, boundary, memory);
+        let told = receiving.grant(&mut self.pipe);
+        self.note(told.map_err(Stopped::from));
+        Some(number)
+    }
+
+    /// The buffer of a transfer that is complete.
+    pub(super) fn take(&mut self, number: u64) -> Option<Buffer> {
+        match &mut self.work {
+            Work::Send(sending) => sending.take(number),
+            Work::Receive(receiving) => receiving.take(number),
+        }
+    }
+
+    /// Moves on, by about `quantum` bytes at most; whether anything moved. Nothing does after a fault.
+    pub(super) fn advance(&mut self, quantum: usize) -> bool {
+        if self.fault.is_some() {
+            return false;
+        }
+        let moved = match &mut self.work {
+            Work::Send(sending) => sending.advance(&mut self.pipe, quantum).map_err(Stopped::from),
+            Work::Receive(receiving) => receiving.advance(&mut self.pipe, quantum),
+        };
+        self.note(moved).unwrap_or(false)
+    }
+
+    /// Looks whether the peer is gone where that does not show by itself.
+    pub(super) fn look_for_end(&mut self) {
+        if self.fault.is_none() {
+            let looked = self.pipe.look_for_end();
+            self.note(looked.map_err(Stopped::from));
+        }
+    }
+
+    /// Keeps why it stopped, if it did.
+    fn note<T>(&mut self, done: Result<T, Stopped>) -> Option<T> {
+        match done {
+            Ok(done) => return Some(done),
+            Err(Stopped::Message(fault)) => self.fault = Some(fault),
+            Err(Stopped::Pipe(error)) => self.fault = Some(lost(self.peer(), &error)),
+        }
+        None
+    }
+
+    const fn peer(&self) -> Rank {
+        match self.work {
+            Work::Send(_) => self.channel.destination,
+            Work::Receive(_) => self.channel.source,
+        }
+    }
+
+    /// Why nothing more will complete, if that is so. A lost rank that the host names comes before a peer that may only have
+    /// left because of it; a fault of the message itself comes before both.
+    pub(super) fn fault(&self, alarm: &Alarm) -> Option<CommError> {
+        match (&self.fault, alarm.loss()) {
+            (None | Some(CommError::PeerLost { .. }), Some(loss)) => Some(loss.into()),
+            (fault, _) => fault.clone(),
+        }
+    }
+
+    /// Whether the peer could be held up unless somebody moves this on: something is to be written, or more is to come than
+    /// fits on the way.
+    pub(super) fn needs_a_hand(&self) -> bool {
+        self.fault.is_none()
+            && match &self.work {
+                Work::Send(sending) => sending.interest().write,
+                Work::Receive(receiving) => receiving.interest().write || receiving.n_waiting() > self.pipe.slack(),
+            }
+    }
+
+    /// Bytes to be written.
+    pub(super) fn n_to_write(&self) -> usize {
+        match &self.work {
+            Work::Send(sending) => sending.n_waiting(),
+            Work::Receive(_) => 0,
+        }
+    }
+
+    /// What it waits for.
+    pub(super) fn interest(&self) -> Interest {
+        match &self.work {
+            Work::Send(sending) => sending.interest(),
+            Work::Receive(receiving) => receiving.interest(),
+        }
+    }
+}
+
+fn lost(rank: Rank, error: &io::Error) -> CommError {
+    let reason = match error.kind() {
+        io::ErrorKind::UnexpectedEof => "it closed the connection".to_owned(),
+        _ => format!("the connection failed: {error}"),
+    };
+    CommError::PeerLost { rank, reason }
+}

@@ -1,0 +1,98 @@
+//! The source's side of a link: what was posted, and how far it is.
+//!
+//! A send is complete when all its bytes have left **and** its receive was posted, as on a memory channel of capacity 0: what a
+//! buffer on the way happens to hold decides nothing, so that a program which deadlocks does so at every size. Bytes leave
+//! before that as far as there is room for them.
+
+use std::collections::VecDeque;
+use std::io;
+
+use crate::endpoint::numbered::Numbered;
+use crate::endpoint::pipe::{Interest, Pipe};
+use crate::message::{Buffer, HEADER_LEN, Label, encode};
+
+/// A message on its way out.
+#[derive(Debug)]
+struct Frame {
+    header: [u8; HEADER_LEN],
+    buffer: Buffer,
+    written: usize,
+}
+
+impl Frame {
+    fn len(&self) -> usize {
+        HEADER_LEN + self.buffer.as_bytes().len()
+    }
+
+    /// What of header and payload is still to be written.
+    fn rest(&self) -> (&[u8], &[u8]) {
+        let (header, payload) = (self.written.min(HEADER_LEN), self.written.saturating_sub(HEADER_LEN));
+        (&self.header[header..], &self.buffer.as_bytes()[payload..])
+    }
+}
+
+/// The sends of a link.
+#[derive(Debug, Default)]
+pub(super) struct Sending {
+    queue: VecDeque<Frame>,
+    /// Buffers whose bytes have left, until they are taken back.
+    written: Numbered<Buffer>,
+    n_granted: u64,
+}
+
+impl Sending {
+    /// Takes over a buffer; gives the send's number.
+    pub(super) fn post(&mut self, label: Label, buffer: Buffer) -> u64 {
+        let header = encode(label, buffer.boundary());
+        self.queue.push_back(Frame { header, buffer, written: 0 });
+        self.n_posted() - 1
+    }
+
+    fn n_posted(&self) -> u64 {
+        self.written.n_come() + self.queue.len() as u64
+    }
+
+    /// The bytes that wait to leave.
+    pub(super) fn n_waiting(&self) -> usize {
+        self.queue.iter().map(|frame| frame.len() - frame.written).sum()
+    }
+
+    /// Moves on, by about `quantum` bytes at most; whether anything moved.
+    pub(super) fn advance(&mut self, pipe: &mut Pipe, quantum: usize) -> io::Result<bool> {
+        let mut moved = 0;
+        while let Some(frame) = self.queue.front_mut() {
+            let (header, payload) = frame.rest();
+            let room = (quantum - moved).saturating_sub(header.len());
+            let n = pipe.write(header, &payload[..payload.len().min(room)])?;
+            if n == 0 {
+                break;
+            }
+            moved += n;
+            frame.written += n;
+            if frame.written == frame.len()
+                && let Some(frame) = self.queue.pop_front()
+            {
+                self.written.push(frame.buffer);
+            }
+            if moved >= quantum {
+                return Ok(true);
+            }
+        }
+        let before = self.n_granted;
+        let wanted = self.written.n_come();
+        if before < wanted {
+            self.n_granted = pipe.granted(wanted)?;
+        }
+        Ok(moved > 0 || self.n_granted > before)
+    }
+
+    /// The buffer of a send that is complete.
+    pub(super) fn take(&mut self, number: u64) -> Option<Buffer> {
+        if number < self.n_granted { self.written.take(number) } else { None }
+    }
+
+    /// What it waits for.
+    pub(super) fn interest(&self) -> Interest {
+        Interest { read: self.n_granted < self.written.n_come(), write: !self.queue.is_empty() }
+    }
+}

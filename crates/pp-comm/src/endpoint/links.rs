@@ -1,0 +1,76 @@
+//! A rank's ends of channels between processes: one link per channel, so that a channel nobody reads from never holds up
+//! another.
+
+use std::time::Duration;
+
+use pp_schedule::{Channel, Rank, Role};
+
+use super::link::Link;
+use super::pipe::{Pipe, RoughLinks};
+use crate::alarm::Alarm;
+use crate::deadline::Deadline;
+use crate::error::CommError;
+use crate::message::{Boundary, Buffer, Label};
+
+/// One rank's ends of its channels.
+#[derive(Debug)]
+pub(crate) struct SocketTransport {
+    links: Vec<Link>,
+}
+
+impl SocketTransport {
+    /// Takes over pipes, one per channel of the rank. Its waits end when the alarm rings.
+    pub(crate) fn new(
+        rank: Rank,
+        pipes: Vec<(Channel, Pipe)>,
+        rough: Option<RoughLinks>,
+        alarm: &Alarm,
+    ) -> Result<Self, CommError> {
+        let link = |(channel, mut pipe): (Channel, Pipe)| {
+            let role = if channel.source == rank { Role::Send } else { Role::Receive };
+            if let Some(rough) = rough {
+                pipe.roughen(rough, channel, role);
+            }
+            Link::new(channel, role, pipe, alarm)
+                .map_err(|error| CommError::System { what: format!("use the {channel}"), reason: error.to_string() })
+        };
+        Ok(Self { links: pipes.into_iter().map(link).collect::<Result<_, _>>()? })
+    }
+
+    pub(super) fn post_send(&mut self, link: usize, label: Label, buffer: Buffer) -> Result<u64, CommError> {
+        self.links[link].post_send(label, buffer)
+    }
+
+    pub(super) fn post_recv(
+        &mut self,
+        link: usize,
+        label: Label,
+        boundary: Boundary,
+        memory: Option<Buffer>,
+    ) -> Result<u64, CommError> {
+        self.links[link].post_recv(label, boundary, memory)
+    }
+
+    /// `None` when the deadline passes first.
+    pub(super) fn wait(&mut self, link: usize, number: u64, limit: Duration) -> Result<Option<Buffer>, CommError> {
+        self.links[link].wait(number, limit)
+    }
+
+    /// What a link goes over.
+    pub(super) fn name(&self, link: usize) -> &'static str {
+        self.links[link].name()
+    }
+
+    /// Leaves in good order: what is complete arrives.
+    pub(super) fn close(self, limit: Duration) {
+        let deadline = Deadline::after(limit);
+        self.links.iter().for_each(|link| link.linger(deadline));
+    }
+}
+
+impl Drop for SocketTransport {
+    fn drop(&mut self) {
+        // All of them before the first one's helper is waited for.
+        self.links.iter().for_each(Link::end);
+    }
+}
