@@ -6,6 +6,8 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, Parser};
 use pp_schedule::ScheduleKind;
 
+use crate::policy::PolicyArgs;
+
 const DEFAULT_MICROBATCHES: u32 = 8;
 
 const EXIT_CODES: &str = "\
@@ -58,6 +60,10 @@ pub struct Args {
     /// Order of GPipe's backwards: reverse or ascending [default: reverse]
     #[arg(long, value_name = "ORDER", help_heading = "Pipeline")]
     pub gpipe_backward: Option<String>,
+
+    /// How transfers are posted and waited for.
+    #[command(flatten)]
+    pub policy: PolicyArgs,
 
     /// Layers of each stage, such as 2,2,3,1, or auto to balance their cost [default: as many on each]
     #[arg(long, value_name = "COUNTS", allow_hyphen_values = true, help_heading = "Layers")]

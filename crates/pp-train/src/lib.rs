@@ -3,6 +3,7 @@
 //! | room | what is in it |
 //! |---|---|
 //! | [`args`] | what was typed |
+//! | `policy` | the flags of the lowering policy, and what they come to |
 //! | `invalid`, `nearest` | what is said of arguments that make no run, and what is advised instead |
 //! | `config`, `batch`, `layers`, `lr`, `world`, `footprint` | what was validated: [`TrainConfig`], its microbatches, which stage has which layers, the learning rates, this process's [`Place`], that it fits the machine |
 //! | `files` | that what is written can be, and overwrites nothing else that is named |
@@ -40,6 +41,7 @@ mod nearest;
 mod optimizer;
 mod outcome;
 mod plan;
+mod policy;
 mod programs;
 mod records;
 mod report;
@@ -59,6 +61,7 @@ pub use lr::LrSchedule;
 pub use measure::{Measured, Predicted, SLOW_FROM, SlowStage, StageTimes};
 pub use outcome::{Outcome, RankFigures, StepFigures};
 pub use plan::{FilePlan, Plan};
+pub use policy::PolicyArgs;
 pub use programs::{OwnPrograms, Programs, prove};
 pub use records::{FinalRecord, IterationRecord, ValidationRecord};
 pub use report::Report;

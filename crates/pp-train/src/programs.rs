@@ -2,6 +2,7 @@
 //! part and checks it against the proof.
 
 use anyhow::Result;
+use pp_schedule::lower::PolicyError;
 use pp_schedule::{Certificate, CertifiedProgram, Channel, Fingerprint, Rank};
 
 use crate::plan::{OwnProgram, Plan};
@@ -11,10 +12,7 @@ use crate::plan::{OwnProgram, Plan};
 /// # Errors
 /// When one does not verify, which is a fault of its generator.
 pub fn prove(plan: &Plan) -> Result<Vec<Certificate>> {
-    let verified = plan
-        .verified()
-        .map_err(|(name, error)| anyhow::Error::from(error).context(format!("the {name} program does not verify")))?;
-    Ok(verified.iter().map(|verified| verified.certificate()).collect())
+    Ok(plan.verified()?.iter().map(|verified| verified.certificate()).collect())
 }
 
 /// One rank's part of both programs, built by itself and not yet known to be part of a proved whole.
@@ -33,9 +31,12 @@ pub struct Programs {
 
 impl OwnPrograms {
     /// Builds a rank's part.
-    pub fn build(plan: &Plan, rank: Rank) -> Self {
-        let [training, validation] = plan.own(rank);
-        Self { training, validation }
+    ///
+    /// # Errors
+    /// [`PolicyError`] where the plan's policy does not take its schedule, which no plan that arguments came to has.
+    pub fn build(plan: &Plan, rank: Rank) -> Result<Self, PolicyError> {
+        let [training, validation] = plan.own(rank)?;
+        Ok(Self { training, validation })
     }
 
     /// The channels of both, each once. Validation mostly goes over those of training; but where a file says which

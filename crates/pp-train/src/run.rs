@@ -40,7 +40,7 @@ pub fn run(config: &TrainConfig) -> Result<()> {
     }
     let mut report = Report::new(config, text.unigram_entropy());
     let rank = Rank(config.place.rank());
-    let own = OwnPrograms::build(&config.plan, rank);
+    let own = OwnPrograms::build(&config.plan, rank)?;
     let certificates = if rank == Rank(0) {
         let certificates = prove(&config.plan)?;
         say(&report::before(config, &text))?;

@@ -90,7 +90,10 @@ fn compare(trainer: &mut Trainer<'_>, kept: &KeptSteps) -> Result<StepFigures> {
     let measured = kept.gather(&mut trainer.member.control)?;
     let config = trainer.config;
     let is_told = trainer.member.control.rank() == Rank(0);
-    let predicted = is_told.then(|| Predicted::of(&config.plan.training_program(), &measured)).transpose()?;
+    let predicted = match is_told {
+        true => Some(Predicted::of(config.plan.training_program()?.as_ref(), &measured)?),
+        false => None,
+    };
     Ok(StepFigures { slow: slow_stages(&measured.stages, &config.layers), measured, predicted })
 }
 

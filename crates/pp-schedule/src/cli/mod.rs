@@ -7,7 +7,6 @@ mod decimal;
 mod figures;
 mod output;
 mod plan;
-mod policy;
 mod search;
 mod shell;
 mod show;
@@ -26,8 +25,7 @@ use plan::PlanArgsError;
 
 use crate::config::{ConfigError, GPipeBackward, ScheduleConfig, ScheduleKind, ScheduleSpec};
 use crate::import::ImportError;
-use crate::lower::megatron::MegatronError;
-use crate::lower::stagger::StaggerError;
+use crate::lower::PolicyError;
 
 /// Pipeline-parallel schedules: drawn, counted and proved free of deadlock
 ///
@@ -138,12 +136,9 @@ pub enum CommandError {
     /// What was asked for is no schedule (exit code 2).
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// What Megatron refuses (exit code 2).
+    /// What the policy does not take (exit code 2).
     #[error(transparent)]
-    Megatron(#[from] MegatronError),
-    /// What the stagger cannot do (exit code 2).
-    #[error(transparent)]
-    Stagger(#[from] StaggerError),
+    Policy(#[from] PolicyError),
     /// The program failed its verification (exit code 1).
     #[error(transparent)]
     Verify(#[from] crate::verify::VerifyError),
@@ -222,8 +217,7 @@ impl CommandError {
     pub const fn exit_code(&self) -> u8 {
         match self {
             Self::Config(_)
-            | Self::Megatron(_)
-            | Self::Stagger(_)
+            | Self::Policy(_)
             | Self::NoSuchRank { .. }
             | Self::Input { .. }
             | Self::Read { .. }

@@ -8,7 +8,6 @@ use clap::Args;
 use super::costs::CostArgs;
 use super::figures::{bubbles, time};
 use super::output::{OutputArgs, Subject, Texts};
-use super::policy::Policy;
 use super::source::{Source, SourceArgs};
 use super::table::table;
 use super::{CommandError, title};
@@ -17,6 +16,7 @@ use crate::figures::counts;
 use crate::format::any;
 use crate::format::text::{self, Style};
 use crate::ids::Rank;
+use crate::lower::Policy;
 use crate::simulate::{Report, Timeline};
 use crate::verify::{VerifiedProgram, verify};
 use crate::work::{Work, WorkKind};
@@ -33,8 +33,8 @@ Examples:
 pub struct ShowArgs {
     #[command(flatten)]
     source: SourceArgs,
-    /// How transfers are ordered: lanes, megatron, megatron-even-odd, megatron-overlap, megatron-flush or stagger
-    /// [default: lanes]
+    /// How transfers are ordered: lanes, megatron, megatron-even-odd, megatron-overlap, megatron-flush, megatron-ring or
+    /// stagger [default: lanes]
     #[arg(long, value_name = "NAME", conflicts_with = "file")]
     policy: Option<Policy>,
     /// List the program of this rank, action by action, instead of the drawing

@@ -41,11 +41,11 @@ pub enum StaggerError {
     },
 }
 
-/// The program of a whole step.
+/// Whether there is such a program, found without building it.
 ///
 /// # Errors
 /// [`StaggerError`] for any schedule but 1F1B, and for fewer microbatches than ranks.
-pub fn lower(config: &ScheduleConfig) -> Result<Program, StaggerError> {
+pub fn check(config: &ScheduleConfig) -> Result<(), StaggerError> {
     let (pp, microbatches, forward_only) = (config.pp(), config.microbatches(), config.forward_only());
     if config.kind() != ScheduleKind::OneFOneB || forward_only {
         return Err(StaggerError::OnlyOneFOneB { kind: config.kind(), forward_only });
@@ -53,8 +53,27 @@ pub fn lower(config: &ScheduleConfig) -> Result<Program, StaggerError> {
     if microbatches < pp {
         return Err(StaggerError::TooFewMicrobatches { pp, microbatches });
     }
+    Ok(())
+}
+
+/// The program of a whole step.
+///
+/// # Errors
+/// As [`check`].
+pub fn lower(config: &ScheduleConfig) -> Result<Program, StaggerError> {
+    check(config)?;
+    let pp = config.pp();
     let ranks = (0..pp).map(|rank| Turns::new(config, Rank(rank)).run()).collect();
     Ok(Program { extent: Extent::from(config), channels: channels(pp), ranks })
+}
+
+/// The program of one rank, and the channels of the whole program.
+///
+/// # Errors
+/// As [`check`].
+pub fn lower_rank(config: &ScheduleConfig, rank: Rank) -> Result<(RankProgram, Vec<Channel>), StaggerError> {
+    check(config)?;
+    Ok((Turns::new(config, rank).run(), channels(config.pp())))
 }
 
 /// Activations to each next rank, then gradients to each rank before; both of a pair stand in the pair's queue.

@@ -99,6 +99,7 @@ impl FilePlan {
             ("--group-size", args.group_size.is_some()),
             ("--allow-bubbles", args.allow_bubbles),
             ("--gpipe-backward", args.gpipe_backward.is_some()),
+            (args.policy.given().unwrap_or_default(), args.policy.given().is_some()),
         ] {
             if given {
                 refuse!(

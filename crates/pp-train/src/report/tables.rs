@@ -138,7 +138,7 @@ fn figures(config: &TrainConfig) -> String {
 
 /// The bubble by a formula, where there is one.
 fn closed_form(plan: &Plan) -> String {
-    let Plan::Generated(schedule) = plan else {
+    let Plan::Generated(schedule, _) = plan else {
         return String::new();
     };
     let sizes = format!("pp {}, vp {}, m {}", schedule.pp(), schedule.vp(), schedule.microbatches());

@@ -32,6 +32,43 @@ const REFUSED: &[(&str, &[&str])] = &[
     ("--mock-data --schedule gpipe --gpipe-backward sideways", &["sideways", "ascending, reverse"]),
     ("--mock-data --gpipe-backward reverse", &["--gpipe-backward", "gpipe only"]),
     ("--mock-data --schedule 1f1b --vp 2 --pp 2 --dry-run", &["--vp is 2", "--vp 1"]),
+    // The policy's rules.
+    ("--mock-data --policy zigzag", &["zigzag", "lanes, megatron, megatron-even-odd", "stagger"]),
+    ("--mock-data --policy megatron --p2p-issue sideways", &["--p2p-issue sideways", "batched, even-odd, ring"]),
+    ("--mock-data --policy megatron --p2p-overlap some", &["--p2p-overlap some", "off, steady, warmup-flush"]),
+    ("--mock-data --p2p-issue ring", &["--p2p-issue", "--policy is lanes", "--policy megatron"]),
+    ("--mock-data --policy stagger --p2p-overlap off", &["--p2p-overlap", "--policy is stagger", "--policy megatron"]),
+    ("--mock-data --no-batch-p2p-communication", &["--no-batch-p2p-communication", "--policy megatron"]),
+    (
+        "--mock-data --dry-run --pp 4 --vp 2 --policy megatron --p2p-overlap steady --p2p-issue batched",
+        &["--p2p-issue batched --p2p-overlap steady", "even-odd, or turn the overlap off"],
+    ),
+    (
+        "--mock-data --dry-run --pp 4 --vp 2 --policy megatron-flush --p2p-issue ring",
+        &["--p2p-issue ring --p2p-overlap warmup-flush", "even-odd, or turn the overlap off"],
+    ),
+    (
+        "--mock-data --dry-run --pp 4 --policy megatron --overlap-p2p-communication",
+        &["--p2p-overlap steady", "1f1b does not overlap", "use interleaved"],
+    ),
+    (
+        "--mock-data --dry-run --pp 2 --vp 2 --policy megatron",
+        &["--p2p-issue batched", "--pp 2", "even-odd, use --pp 3 or more, or the lanes policy"],
+    ),
+    ("--mock-data --dry-run --pp 4 --schedule gpipe --policy megatron", &["`gpipe`", "1f1b, interleaved and none"]),
+    (
+        "--mock-data --dry-run --pp 4 --vp 2 --microbatches 6 --allow-bubbles --policy megatron",
+        &["--policy megatron", "--allow-bubbles", "use the lanes policy"],
+    ),
+    ("--mock-data --dry-run --pp 4 --vp 2 --policy stagger", &["--policy stagger", "1f1b", "interleaved", "lanes"]),
+    (
+        "--mock-data --dry-run --pp 4 --microbatches 2 --policy stagger",
+        &["--microbatches is 2", "--pp 4", "smaller microbatches", "gpipe", "works: --microbatches 4"],
+    ),
+    (
+        "--mock-data --dry-run --pp 4 --global-batch-size 12 --policy stagger",
+        &["--global-batch-size 12 is 3", "--pp 4", "works: --micro-batch-size 3, or --global-batch-size 16"],
+    ),
     // Batches.
     (
         "--mock-data --global-batch-size 10 --micro-batch-size 4",
@@ -236,6 +273,30 @@ fn megatrons_names_are_aliases() {
                   --num-attention-heads 2 --untie-embeddings-and-output-weights --tensor-model-parallel-size 1 \
                   --data-parallel-size 1";
     assert_eq!(resolve(ours).unwrap(), resolve(theirs).unwrap());
+}
+
+/// Of flags that say the same thing the last one counts.
+#[test]
+fn megatrons_flags_for_exchanges_are_ours() {
+    let base = "--mock-data --dry-run --pp 4 --vp 2 --policy";
+    for (ours, theirs) in [
+        ("megatron-overlap", "megatron --p2p-overlap steady"),
+        ("megatron-overlap", "megatron --overlap-p2p-communication"),
+        ("megatron-overlap", "megatron --overlap-p2p-communication --no-batch-p2p-communication"),
+        ("megatron-flush", "megatron --overlap-p2p-communication-warmup-flush"),
+        ("megatron-flush", "megatron --no-overlap-p2p-communication --p2p-overlap warmup-flush"),
+        ("megatron-even-odd", "megatron --no-overlap-p2p-communication --no-batch-p2p-communication"),
+        ("megatron-even-odd", "megatron --batch-p2p-communication --p2p-issue even-odd"),
+        ("megatron", "megatron --no-batch-p2p-communication --batch-p2p-communication"),
+        ("megatron", "megatron --overlap-p2p-communication --no-overlap-p2p-communication"),
+        ("megatron-ring", "Megatron --p2p-issue Ring"),
+    ] {
+        assert_eq!(
+            resolve(&format!("{base} {ours}")).unwrap(),
+            resolve(&format!("{base} {theirs}")).unwrap(),
+            "{theirs}"
+        );
+    }
 }
 
 #[test]

@@ -32,7 +32,7 @@ pub(crate) fn run_on(config: &TrainConfig, text: &Text, threads: usize) -> Outco
     let n_ranks = config.plan().n_ranks();
     let spec = MemorySpec {
         n_ranks,
-        channels: OwnPrograms::build(config.plan(), Rank(0)).channels(),
+        channels: OwnPrograms::build(config.plan(), Rank(0)).unwrap().channels(),
         capacity: 0,
         deadline: Duration::from_secs(60),
     };
@@ -42,7 +42,7 @@ pub(crate) fn run_on(config: &TrainConfig, text: &Text, threads: usize) -> Outco
             scope.spawn(move || {
                 let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
                 pool.install(|| {
-                    let own = OwnPrograms::build(config.plan(), builder.rank());
+                    let own = OwnPrograms::build(config.plan(), builder.rank()).unwrap();
                     let programs = own.certify(certificates).unwrap();
                     let mut member = builder.build();
                     let outcome = train(config, text, programs, &mut member, &mut Report::silent()).unwrap();

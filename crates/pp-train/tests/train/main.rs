@@ -7,6 +7,7 @@ mod exits;
 mod files;
 mod harness;
 mod outputs;
+mod policies;
 mod process;
 mod runs;
 mod schedules;

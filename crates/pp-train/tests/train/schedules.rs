@@ -49,8 +49,8 @@ fn ascends(order: &Order) -> bool {
 }
 
 /// The slots that the executor counted, against the closed form or the file's program, and the simulation.
-fn memory_is_as_foretold(line: &str, config: &TrainConfig, outcome: &Outcome) {
-    let program = config.plan().training_program();
+pub(crate) fn memory_is_as_foretold(line: &str, config: &TrainConfig, outcome: &Outcome) {
+    let program = config.plan().training_program().unwrap();
     let timeline = Timeline::of_program(&program, &Costs::UNIT, Sends::Eager).unwrap();
     let report = Report::new(&timeline, |_| StageBytes::default());
     for (rank, counted) in report.ranks.iter().zip(&outcome.ranks) {
@@ -81,7 +81,7 @@ fn every_schedule_trains_like_one_rank_in_the_memory_foretold() {
 }
 
 /// What the last line of a metrics file says of the weights.
-fn weights(metrics: &std::path::Path) -> String {
+pub(crate) fn weights(metrics: &std::path::Path) -> String {
     let text = std::fs::read_to_string(metrics).unwrap();
     let last = text.lines().last().unwrap();
     let (_, rest) = last.split_once("\"weights_fingerprint\":\"").unwrap();

@@ -1,5 +1,8 @@
 //! The policy's options, and which of them go together.
 
+use std::fmt;
+use std::str::FromStr;
+
 use crate::config::{ScheduleConfig, ScheduleKind};
 use crate::figures::counts;
 use crate::ids::Rank;
@@ -27,6 +30,47 @@ pub enum Overlap {
     /// Those of the warmup and the cooldown ("flush") too.
     WarmupFlush,
 }
+
+/// A name that is no mode's.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("unknown way to {what} `{name}`; known: {}", known.join(", "))]
+pub struct UnknownMode {
+    what: &'static str,
+    name: String,
+    known: [&'static str; 3],
+}
+
+macro_rules! named {
+    ($mode:ident, $what:literal, $(($name:literal, $variant:ident)),*) => {
+        impl $mode {
+            /// Every one, by name.
+            pub const ALL: [(&'static str, Self); 3] = [$(($name, Self::$variant)),*];
+
+            /// Its name on the command line.
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$variant => $name),* }
+            }
+        }
+
+        impl fmt::Display for $mode {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(self.name())
+            }
+        }
+
+        impl FromStr for $mode {
+            type Err = UnknownMode;
+
+            fn from_str(name: &str) -> Result<Self, Self::Err> {
+                let found = Self::ALL.into_iter().find(|(known, _)| known.eq_ignore_ascii_case(name));
+                let unknown = || UnknownMode { what: $what, name: name.to_owned(), known: Self::ALL.map(|(name, _)| name) };
+                found.map(|(_, mode)| mode).ok_or_else(unknown)
+            }
+        }
+    };
+}
+named!(Issue, "issue exchanges", ("batched", Batched), ("even-odd", EvenOdd), ("ring", Ring));
+named!(Overlap, "overlap exchanges", ("off", Off), ("steady", Steady), ("warmup-flush", WarmupFlush));
 
 /// When a send's buffer may be freed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
@@ -138,6 +182,9 @@ impl Options {
         if self.overlap != Overlap::Off && counts(config, rank).warmup == 0 {
             return Err(MegatronError::OverlapNeedsWarmup { rank, vp });
         }
-        Ok(())
+        match kind {
+            ScheduleKind::NoPipelining | ScheduleKind::OneFOneB | ScheduleKind::Interleaved => Ok(()),
+            kind => Err(MegatronError::NoSuchSchedule { kind }),
+        }
     }
 }
