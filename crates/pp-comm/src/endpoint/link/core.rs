@@ -108,6 +108,11 @@ impl Core {
         }
     }
 
+    /// Whether the link itself has failed.
+    pub(super) const fn has_failed(&self) -> bool {
+        self.fault.is_some()
+    }
+
     /// Why nothing more will complete, if that is so. A lost rank that the host names comes before a peer that may only have
     /// left because of it; a fault of the message itself comes before both.
     pub(super) fn fault(&self, alarm: &Alarm) -> Option<CommError> {

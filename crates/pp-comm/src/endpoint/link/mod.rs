@@ -101,7 +101,10 @@ impl Link {
     fn post(&mut self, post: impl FnOnce(&mut Core) -> Option<u64>) -> Result<u64, CommError> {
         let shared = Arc::clone(&self.shared);
         let mut core = shared.attend();
-        if let Some(fault) = core.fault(&shared.alarm) {
+        // A loss elsewhere shows to whoever waits; only a link that has failed itself takes nothing more.
+        if core.has_failed()
+            && let Some(fault) = core.fault(&shared.alarm)
+        {
             return Err(fault);
         }
         let number = post(&mut core);
