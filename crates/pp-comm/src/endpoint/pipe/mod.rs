@@ -188,7 +188,7 @@ impl Pipe {
                 while *granted < wanted {
                     let mut room = [MaybeUninit::uninit(); GRANTS_AT_ONCE];
                     let read = match recv(&*self.connection, &mut room, RecvFlags::DONTWAIT) {
-                        Ok(((read, _), _)) if read.is_empty() => return ended(),
+                        Ok((([], _), _)) => return ended(),
                         Ok(((read, _), _)) => read,
                         Err(error) => return or_none::<usize>(Err(error.into())).map(|_| *granted),
                     };
@@ -229,7 +229,7 @@ impl Pipe {
         let mut room = [MaybeUninit::uninit(); 1];
         let flags = RecvFlags::DONTWAIT | RecvFlags::PEEK;
         self.ended |= match recv(&*self.connection, &mut room, flags) {
-            Ok(((read, _), _)) if read.is_empty() => true,
+            Ok((([], _), _)) => true,
             Ok(_) => return Err(invalid("bytes came over the connection beside a ring".to_owned())),
             Err(error) => or_none::<bool>(Err(error.into()))?,
         };
