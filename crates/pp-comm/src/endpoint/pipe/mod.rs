@@ -27,7 +27,7 @@ pub use transports::Transports;
 
 /// Bytes that a ring holds: enough that neither side waits for the other at every piece, small enough to stay in a processor's
 /// cache. Its pages are taken only when they are first used.
-const RING_BYTES: usize = 1 << 20;
+const RING_BYTES: usize = 1 << 21;
 
 /// Bytes that a connection surely takes although its other end does not read: far less than systems give a socket.
 const CONNECTION_SLACK: u64 = 16 * 1024;
