@@ -211,7 +211,7 @@ impl Shared {
                 spin.restart();
                 continue;
             }
-            if spin.turn() {
+            if self.parker.is_worth_spinning(core.interest()) && spin.turn() {
                 continue;
             }
             let armed = self.parker.arm();
