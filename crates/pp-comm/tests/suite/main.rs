@@ -5,5 +5,6 @@ mod collectives;
 mod common;
 mod conformance;
 mod executor;
+mod links;
 mod policies;
 mod rendezvous;
