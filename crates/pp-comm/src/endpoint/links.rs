@@ -63,8 +63,9 @@ impl SocketTransport {
 
     /// Leaves in good order: what is complete arrives.
     pub(super) fn close(self, limit: Duration) {
+        // Each link in turn: the others go on meanwhile.
         let deadline = Deadline::after(limit);
-        self.links.iter().for_each(|link| link.linger(deadline));
+        self.links.iter().for_each(|link| link.linger(deadline.remaining().unwrap_or_default()));
     }
 }
 

@@ -6,8 +6,8 @@ use std::thread;
 use std::time::Duration;
 
 use pp_comm::{
-    Boundary, Buffer, DType, Envelope, Host, HostSpec, JoinSpec, Member, MemorySpec, RoughLinks, Transports, join,
-    memory_fabric,
+    Boundary, Buffer, DType, Envelope, Host, HostSpec, JoinSpec, Joined, Member, MemorySpec, RendezvousError,
+    RoughLinks, Transports, join, memory_fabric,
 };
 use pp_schedule::{Carries, Channel, Direction, Message, Microbatch, Rank, Stage};
 
@@ -85,31 +85,42 @@ pub(crate) fn run_within<R: Send>(
             each(builders, |builder| body(builder.build()))
         }
         Kind::Socket | Kind::Shm | Kind::RoughSocket | Kind::RoughShm => {
-            let (transports, rough) = kind.links();
-            let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-            let spec = HostSpec { n_ranks, certificates: Vec::new(), deadline, heartbeat: HEARTBEAT, secret: None };
-            let host = Host::spawn(listener, spec).expect("a host");
-            let address = host.address();
-            let results = each((0..n_ranks).map(Rank).collect(), |rank| {
-                let (fingerprints, channels) = (Vec::new(), channels.to_vec());
-                let spec = JoinSpec {
-                    host: address.into(),
-                    rank,
-                    n_ranks,
-                    fingerprints,
-                    channels,
-                    deadline,
-                    heartbeat: HEARTBEAT,
-                    transports,
-                    rough,
-                    secret: None,
-                };
-                body(join(&spec).expect("all ranks join").member)
-            });
-            host.wait(PATIENCE).expect("all ranks have left");
-            results
+            let links = vec![kind.links(); n_ranks as usize];
+            join_each(deadline, links, channels, |joined| body(joined.expect("all ranks join").member))
         }
     }
+}
+
+/// Runs `body` for every rank of a run between processes, or rather threads that know no better; each uses the links that are
+/// given for it.
+pub(crate) fn join_each<R: Send>(
+    deadline: Duration,
+    links: Vec<(Transports, Option<RoughLinks>)>,
+    channels: &[Channel],
+    body: impl Fn(Result<Joined, RendezvousError>) -> R + Sync,
+) -> Vec<R> {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let n_ranks = links.len() as u32;
+    let spec = HostSpec { n_ranks, certificates: Vec::new(), deadline, heartbeat: HEARTBEAT, secret: None };
+    let host = Host::spawn(listener, spec).expect("a host");
+    let address = host.address();
+    let results = each((0..n_ranks).map(Rank).zip(links).collect(), |(rank, (transports, rough))| {
+        let spec = JoinSpec {
+            host: address.into(),
+            rank,
+            n_ranks,
+            fingerprints: Vec::new(),
+            channels: channels.to_vec(),
+            deadline,
+            heartbeat: HEARTBEAT,
+            transports,
+            rough,
+            secret: None,
+        };
+        body(join(&spec))
+    });
+    host.wait(PATIENCE).expect("all ranks have left");
+    results
 }
 
 /// A thread per item; panics as the first thread that does.

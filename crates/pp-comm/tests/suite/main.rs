@@ -5,6 +5,7 @@ mod collectives;
 mod common;
 mod conformance;
 mod executor;
+mod links;
 mod mesh;
 mod p2p;
 mod policies;

@@ -58,8 +58,7 @@ impl Core {
     pub(super) fn post_recv(&mut self, label: Label, boundary: Boundary, memory: Option<Buffer>) -> Option<u64> {
         let Work::Receive(receiving) = &mut self.work else { return None };
         let number = receiving.post(label, boundary, memory);
-        let told = receiving.grant(&mut self.pipe);
-        self.note(told.map_err(Stopped::from));
+        receiving.grant(&mut self.pipe);
         Some(number)
     }
 
@@ -108,6 +107,11 @@ impl Core {
         }
     }
 
+    /// Whether the link itself has failed.
+    pub(super) const fn has_failed(&self) -> bool {
+        self.fault.is_some()
+    }
+
     /// Why nothing more will complete, if that is so. A lost rank that the host names comes before a peer that may only have
     /// left because of it; a fault of the message itself comes before both.
     pub(super) fn fault(&self, alarm: &Alarm) -> Option<CommError> {
@@ -133,6 +137,12 @@ impl Core {
             Work::Send(sending) => sending.n_waiting(),
             Work::Receive(_) => 0,
         }
+    }
+
+    /// Whether all that was posted is complete.
+    pub(super) fn is_settled(&self) -> bool {
+        let Interest { read, write } = self.interest();
+        !self.has_failed() && !read && !write
     }
 
     /// What it waits for.

@@ -36,6 +36,9 @@ const HELPING: usize = 256 * 1024;
 /// The longest sleep. The alarm over a connection, and the death of a peer beside a ring, show at the end of one.
 const NAP: Duration = Duration::from_millis(20);
 
+/// How long a link is lingered on that has sends which never completed.
+const UNSETTLED: Duration = Duration::from_secs(1);
+
 /// Pause between two looks at what a connection still holds.
 const LINGER: Duration = Duration::from_micros(200);
 
@@ -101,7 +104,10 @@ impl Link {
     fn post(&mut self, post: impl FnOnce(&mut Core) -> Option<u64>) -> Result<u64, CommError> {
         let shared = Arc::clone(&self.shared);
         let mut core = shared.attend();
-        if let Some(fault) = core.fault(&shared.alarm) {
+        // A loss elsewhere shows to whoever waits; only a link that has failed itself takes nothing more.
+        if core.has_failed()
+            && let Some(fault) = core.fault(&shared.alarm)
+        {
             return Err(fault);
         }
         let number = post(&mut core);
@@ -147,12 +153,14 @@ impl Link {
     /// Ends the sending in good order, so that all that is complete arrives whatever becomes of this end.
     ///
     /// The destination may still tell of receives that nothing is sent for. On a connection that is closed already, such a
-    /// word would have the system throw away what is still on its way there; so this waits until nothing is.
-    pub(super) fn linger(&self, deadline: Deadline) {
+    /// word would have the system throw away what is still on its way there; so this waits until nothing is, for at most
+    /// `limit`, or [`UNSETTLED`] where a send was given up: what is on its way may then be something that nobody will read.
+    pub(super) fn linger(&self, limit: Duration) {
         if self.role != Role::Send {
             return;
         }
         let mut core = self.shared.attend();
+        let deadline = Deadline::after(if core.is_settled() { limit } else { limit.min(UNSETTLED) });
         while !self.shared.alarm.has_rung() && core.pipe().still_sending() {
             let Some(left) = deadline.remaining() else { return };
             thread::sleep(LINGER.min(left));
@@ -208,7 +216,7 @@ impl Shared {
                 spin.restart();
                 continue;
             }
-            if spin.turn() {
+            if self.parker.is_worth_spinning(core.interest()) && spin.turn() {
                 continue;
             }
             let armed = self.parker.arm();

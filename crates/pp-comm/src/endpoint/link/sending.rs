@@ -59,8 +59,22 @@ impl Sending {
 
     /// Moves on, by about `quantum` bytes at most; whether anything moved.
     pub(super) fn advance(&mut self, pipe: &mut Pipe, quantum: usize) -> io::Result<bool> {
+        let before = self.n_granted;
+        let written = self.write(pipe, quantum);
+        let wanted = self.written.n_come();
+        // What is complete is so even if the rest can no longer be written.
+        if self.n_granted < wanted {
+            self.n_granted = pipe.granted(self.n_granted, wanted)?;
+        }
+        Ok(written? > 0 || self.n_granted > before)
+    }
+
+    /// Writes what there is room for, by about `quantum` bytes at most; says how many.
+    fn write(&mut self, pipe: &mut Pipe, quantum: usize) -> io::Result<usize> {
         let mut moved = 0;
-        while let Some(frame) = self.queue.front_mut() {
+        while moved < quantum
+            && let Some(frame) = self.queue.front_mut()
+        {
             let (header, payload) = frame.rest();
             let room = (quantum - moved).saturating_sub(header.len());
             let n = pipe.write(header, &payload[..payload.len().min(room)])?;
@@ -74,16 +88,8 @@ impl Sending {
             {
                 self.written.push(frame.buffer);
             }
-            if moved >= quantum {
-                return Ok(true);
-            }
         }
-        let before = self.n_granted;
-        let wanted = self.written.n_come();
-        if before < wanted {
-            self.n_granted = pipe.granted(wanted)?;
-        }
-        Ok(moved > 0 || self.n_granted > before)
+        Ok(moved)
     }
 
     /// The buffer of a send that is complete.

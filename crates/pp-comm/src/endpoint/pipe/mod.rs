@@ -27,7 +27,7 @@ pub use transports::Transports;
 
 /// Bytes that a ring holds: enough that neither side waits for the other at every piece, small enough to stay in a processor's
 /// cache. Its pages are taken only when they are first used.
-const RING_BYTES: usize = 1 << 20;
+const RING_BYTES: usize = 1 << 21;
 
 /// Bytes that a connection surely takes although its other end does not read: far less than systems give a socket.
 const CONNECTION_SLACK: u64 = 16 * 1024;
@@ -159,49 +159,48 @@ impl Pipe {
         }
     }
 
-    /// Tells the source how many receives were posted so far. Whether it could be told; if not, ask again when there is room.
-    pub(super) fn grant(&mut self, n_posted: u64) -> io::Result<bool> {
+    /// Tells the source how many receives were posted so far. Whether that is done; if not, ask again when there is room. A
+    /// source that is gone need not be told: what it sent before is still there to be read, and after that its end.
+    pub(super) fn grant(&mut self, n_posted: u64) -> bool {
         match &mut self.way {
             Way::Connection { granted } => {
                 while *granted < n_posted {
                     let n = (n_posted - *granted).min(GRANTS_AT_ONCE as u64) as usize;
-                    match or_none((&*self.connection).write(&[GRANT; GRANTS_AT_ONCE][..n]))? {
-                        0 => return Ok(false),
-                        n => *granted += n as u64,
+                    match or_none((&*self.connection).write(&[GRANT; GRANTS_AT_ONCE][..n])) {
+                        Ok(0) => return false,
+                        Ok(n) => *granted += n as u64,
+                        Err(_) => *granted = n_posted,
                     }
                 }
-                Ok(true)
             }
-            Way::Consumer(consumer) => {
-                consumer.grant(n_posted);
-                Ok(true)
-            }
-            Way::Producer(_) => Err(io::ErrorKind::Unsupported.into()),
+            Way::Consumer(consumer) => consumer.grant(n_posted),
+            Way::Producer(_) => {}
         }
+        true
     }
 
-    /// How many receives the destination has posted so far, looked at anew until they are `wanted`. That there will never be
-    /// so many, because the destination is gone, is an error.
-    pub(super) fn granted(&mut self, wanted: u64) -> io::Result<u64> {
+    /// How many receives the destination has posted so far, looked at anew until they are `wanted`; `known` of them were seen
+    /// before. That there will never be more, because the destination is gone, is an error.
+    pub(super) fn granted(&mut self, known: u64, wanted: u64) -> io::Result<u64> {
         match &mut self.way {
             Way::Connection { granted } => {
                 while *granted < wanted {
                     let mut room = [MaybeUninit::uninit(); GRANTS_AT_ONCE];
-                    let read = match recv(&*self.connection, &mut room, RecvFlags::DONTWAIT) {
-                        Ok(((read, _), _)) if read.is_empty() => return ended(),
-                        Ok(((read, _), _)) => read,
+                    match recv(&*self.connection, &mut room, RecvFlags::DONTWAIT) {
+                        // The next call finds the end again.
+                        Ok((([], _), _)) if *granted > known => break,
+                        Ok((([], _), _)) => return ended(),
+                        Ok(((read, _), n)) if read.iter().all(|&byte| byte == GRANT) => *granted += n as u64,
+                        Ok(_) => return Err(invalid("bytes came where only grants may".to_owned())),
+                        Err(_) if *granted > known => break,
                         Err(error) => return or_none::<usize>(Err(error.into())).map(|_| *granted),
-                    };
-                    if let Some(other) = read.iter().find(|&&byte| byte != GRANT) {
-                        return Err(invalid(format!("a byte {other:#04x} came where only grants may")));
                     }
-                    *granted += read.len() as u64;
                 }
                 Ok(*granted)
             }
             Way::Producer(producer) => {
                 let granted = producer.grants();
-                if granted < wanted && self.ended { ended() } else { Ok(granted) }
+                if granted <= known && granted < wanted && self.ended { ended() } else { Ok(granted) }
             }
             Way::Consumer(_) => Err(io::ErrorKind::Unsupported.into()),
         }
@@ -229,7 +228,7 @@ impl Pipe {
         let mut room = [MaybeUninit::uninit(); 1];
         let flags = RecvFlags::DONTWAIT | RecvFlags::PEEK;
         self.ended |= match recv(&*self.connection, &mut room, flags) {
-            Ok(((read, _), _)) if read.is_empty() => true,
+            Ok((([], _), _)) => true,
             Ok(_) => return Err(invalid("bytes came over the connection beside a ring".to_owned())),
             Err(error) => or_none::<bool>(Err(error.into()))?,
         };

@@ -56,7 +56,7 @@ pub(super) fn accept(connection: &mut TcpStream, ours: Transports, deadline: Dea
         return Ok(None);
     }
     let delivered = Fields(&hear(connection, deadline)?).step()?;
-    let opened = delivered.and_then(|()| mailbox).and_then(|mailbox| {
+    let opened = delivered.and(mailbox).and_then(|mailbox| {
         let opened = mailbox.collect().and_then(|memory| Consumer::open(&memory));
         opened.map_err(|error| error.to_string())
     });

@@ -28,6 +28,12 @@ impl Parker {
         Self { connection, bell }
     }
 
+    /// Whether to look again and again before sleeping. Not for room in a connection: whoever fills every hole at once writes in
+    /// crumbs, while the system wakes a sleeper for a good stretch of room, long before the other side runs dry.
+    pub(in crate::endpoint) const fn is_worth_spinning(&self, interest: Interest) -> bool {
+        self.bell.is_some() || !interest.write
+    }
+
     /// Before the last look and the sleep: what happens after this ends the sleep.
     pub(in crate::endpoint) fn arm(&self) -> Option<Armed> {
         self.bell.as_ref().map(Bell::arm)

@@ -38,7 +38,7 @@ impl Rough {
     pub(super) fn draw(&mut self) -> (Option<Duration>, usize) {
         self.n_drawn += 1;
         let random = hash((self.seed, self.n_drawn));
-        let (stall, bits, low) = (random % STALLS == 0, (random >> 8) % MAX_BITS, random >> 32);
+        let (stall, bits, low) = (random.is_multiple_of(STALLS), (random >> 8) % MAX_BITS, random >> 32);
         let stall = stall.then(|| Duration::from_micros(low % LONGEST_STALL));
         (stall, (1 << bits) + (low as usize & ((1 << bits) - 1)))
     }
