@@ -75,7 +75,7 @@ mod rendezvous;
 mod round;
 mod wire;
 
-pub use control::{Control, MAX_COLLECTIVE_BYTES};
+pub use control::{Control, Heard, MAX_COLLECTIVE_BYTES, Watch};
 pub use endpoint::{Endpoint, RecvTicket, SendTicket, Transports};
 pub use error::{Collective, CommError, Operation};
 
@@ -87,6 +87,6 @@ pub use group::Group;
 pub use member::{Member, MemoryBuilder, MemorySpec, memory_fabric};
 pub use message::{Boundary, Buffer, BufferError, DType, Envelope, HeaderError, Label, MAX_DIMS, MAX_MESSAGE_BYTES};
 pub use rendezvous::{
-    Host, HostAddress, HostSpec, JoinSpec, Joined, Refusal, RendezvousError, Secret, await_address, clear_address,
-    join, peek_address, publish_address, withdraw_address,
+    Host, HostAddress, HostSpec, JoinSpec, Joined, Refusal, RendezvousError, Secret, SecretError, await_address,
+    clear_address, join, peek_address, publish_address, withdraw_address,
 };

@@ -103,6 +103,7 @@ fn start_host(config: &TrainConfig, certificates: Vec<Certificate>) -> Result<Ho
         deadline: config.timeout,
         heartbeat: HEARTBEAT,
         secret: None,
+        run_name: String::new(),
     };
     Ok(Host::spawn(listener, spec)?)
 }
@@ -118,6 +119,7 @@ fn join_as(config: &TrainConfig, own: &OwnPrograms, host: HostAddress) -> Result
         heartbeat: HEARTBEAT,
         transports: Transports::Auto,
         secret: None,
+        run_name: String::new(),
     };
     Ok(join(&spec)?)
 }

@@ -114,6 +114,7 @@ fn a_rank_finds_a_host_behind_an_address_left_over() {
             heartbeat: HEARTBEAT,
             transports: Transports::Socket,
             secret: None,
+            run_name: String::new(),
         };
         thread::scope(|scope| {
             if !somebody {
@@ -133,6 +134,7 @@ fn a_rank_finds_a_host_behind_an_address_left_over() {
                 deadline: PATIENCE,
                 heartbeat: HEARTBEAT,
                 secret: None,
+                run_name: String::new(),
             };
             let host = Host::spawn(listener(), host_spec).expect("a host");
             publish_address(&path.0, host.address()).expect("writable");
@@ -155,6 +157,7 @@ fn a_file_that_never_comes_is_an_error_in_time() {
         heartbeat: HEARTBEAT,
         transports: Transports::Socket,
         secret: None,
+        run_name: String::new(),
     };
     let error = join(&spec).expect_err("no file");
     assert!(matches!(error, RendezvousError::NoAddress { .. }), "{error}");

@@ -54,7 +54,14 @@ pub(crate) fn run_within<R: Send>(
         }
         Kind::Socket => {
             let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-            let spec = HostSpec { n_ranks, certificates: Vec::new(), deadline, heartbeat: HEARTBEAT, secret: None };
+            let spec = HostSpec {
+                n_ranks,
+                certificates: Vec::new(),
+                deadline,
+                heartbeat: HEARTBEAT,
+                secret: None,
+                run_name: String::new(),
+            };
             let host = Host::spawn(listener, spec).expect("a host");
             let address = host.address();
             let results = each((0..n_ranks).map(Rank).collect(), |rank| {
@@ -69,6 +76,7 @@ pub(crate) fn run_within<R: Send>(
                     heartbeat: HEARTBEAT,
                     transports: Transports::Socket,
                     secret: None,
+                    run_name: String::new(),
                 };
                 body(join(&spec).expect("all ranks join").member)
             });

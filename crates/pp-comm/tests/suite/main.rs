@@ -1,9 +1,13 @@
 //! The tests of pp-comm from outside, in one binary: they share their fabrics.
 
 mod address;
+mod auth;
 mod collectives;
 mod common;
 mod conformance;
 mod executor;
+mod heartbeat;
+mod junk;
 mod policies;
 mod rendezvous;
+mod speaker;

@@ -1,0 +1,1 @@
+//! Ranks that freeze, end or fail.

@@ -1,0 +1,1 @@
+//! Strangers at the listeners of a run, many of them.
