@@ -76,6 +76,14 @@ mod round;
 mod wire;
 
 pub use control::{Control, Heard, MAX_COLLECTIVE_BYTES, Watch};
+/// What the fuzz targets call: parsers that are nobody else's business.
+#[doc(hidden)]
+pub mod fuzzing {
+    pub use crate::control::{fuzz_reports as reports, fuzz_verdicts as verdicts};
+    pub use crate::rendezvous::fuzz_words as words;
+    pub use crate::wire::fuzz as frame;
+}
+
 pub use endpoint::{Endpoint, RecvTicket, SendTicket, Transports};
 pub use error::{Collective, CommError, Operation};
 

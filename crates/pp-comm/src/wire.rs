@@ -273,6 +273,56 @@ impl<'a> Fields<'a> {
     }
 }
 
+/// Reads a frame out of any bytes by either reader; what both take is written back as it was.
+///
+/// # Panics
+/// When the readers disagree, or a frame does not survive.
+pub fn fuzz(bytes: &[u8]) {
+    let (streamed, parsed) = (read_frame(&mut &bytes[..], &Kind::ALL), parse_frame(bytes, &Kind::ALL));
+    if let Ok(Some(frame)) = &parsed {
+        assert_eq!(streamed.as_ref().ok(), Some(frame));
+    }
+    if let Ok(Frame { kind, rank, round, payload }) = streamed {
+        let written = encode_frame(kind, rank, round, &payload);
+        assert!(bytes.starts_with(&written) && payload.len() as u64 <= kind.limit());
+        assert_eq!(matches!(parsed, Ok(Some(_))), written.len() == bytes.len());
+    }
+}
+
+/// What random tests of parsers share.
+#[cfg(test)]
+pub(crate) mod random {
+    /// A small generator (xorshift), so that the same inputs come again.
+    pub(crate) struct Random(pub(crate) u64);
+
+    impl Random {
+        pub(crate) fn below(&mut self, bound: usize) -> usize {
+            self.0 ^= self.0 << 13;
+            self.0 ^= self.0 >> 7;
+            self.0 ^= self.0 << 17;
+            (self.0 % bound as u64) as usize
+        }
+
+        /// A sample with some bytes changed, cut off, doubled, or all of them random.
+        pub(crate) fn mutate(&mut self, samples: &[Vec<u8>]) -> Vec<u8> {
+            let mut bytes = samples[self.below(samples.len())].clone();
+            match self.below(8) {
+                0 => bytes.truncate(self.below(bytes.len() + 1)),
+                1 => bytes.extend_from_within(self.below(bytes.len() + 1)..),
+                2 => bytes.iter_mut().for_each(|byte| *byte = self.below(256) as u8),
+                _ => {}
+            }
+            for _ in 0..self.below(4) {
+                if !bytes.is_empty() {
+                    let at = self.below(bytes.len());
+                    bytes[at] = [0, 1, 127, 255, self.below(256) as u8][self.below(5)];
+                }
+            }
+            bytes
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -313,5 +363,17 @@ mod tests {
         assert!(changed(6, 1) && changed(13, 1), "what must be zero");
         assert!(changed(25, 16), "longer than such a frame may be");
         assert!(parse_frame(&[bytes.as_slice(), &[0]].concat(), &[Kind::Hello]).is_err(), "more than one");
+    }
+
+    #[test]
+    fn any_bytes_are_a_frame_or_an_error() {
+        let samples: Vec<Vec<u8>> = Kind::ALL
+            .into_iter()
+            .map(|kind| encode_frame(kind, 3, 9, &[7; 40][..40.min(kind.limit() as usize)]))
+            .collect();
+        let mut random = random::Random(0x5eed);
+        for _ in 0..150_000 {
+            fuzz(&random.mutate(&samples));
+        }
     }
 }

@@ -158,11 +158,24 @@ fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
+/// Takes in any bytes as a sign of life and as news.
+///
+/// # Panics
+/// When a report is longer than any may be.
+pub fn fuzz(bytes: &[u8]) {
+    let reports = Reports::new(4);
+    let _ = (reports.take_beat(Rank(2), bytes), reports.take_news(bytes));
+    assert!(reports.lock().iter().flatten().all(|report| report.text.len() <= MAX_TEXT));
+    let (news, _) = reports.news(0);
+    assert!(Reports::new(4).take_news(&news).is_ok());
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::error::Collective;
     use crate::flight::Subject;
+    use crate::wire::random::Random;
 
     #[test]
     fn what_a_rank_did_reaches_another_through_the_host() {
@@ -206,5 +219,18 @@ mod tests {
         assert!(heard.iter().all(|heard| heard.text.len() <= MAX_TEXT && !heard.text.contains('\n')));
         let outside = Payload::default().u64(0).bytes(b"").0;
         assert!(host.take_beat(Rank(n_ranks as u32), &outside).is_err());
+    }
+
+    #[test]
+    fn any_bytes_are_reports_or_errors() {
+        let reports = Reports::new(4);
+        for rank in 0..4 {
+            reports.take_beat(Rank(rank), &beat(&Recorder::new(Rank(rank)))).expect("made here");
+        }
+        let samples = [beat(&Recorder::new(Rank(0))), reports.news(0).0];
+        let mut random = Random(0x5eed);
+        for _ in 0..40_000 {
+            fuzz(&random.mutate(&samples));
+        }
     }
 }

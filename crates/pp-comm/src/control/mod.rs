@@ -17,9 +17,10 @@ use crate::error::{Collective, CommError};
 use crate::flight::{Recorder, State, Subject};
 
 pub use crate::wire::MAX_COLLECTIVE_BYTES;
-pub use heard::{Heard, Watch};
+pub use heard::{Heard, Watch, fuzz as fuzz_reports};
 pub(crate) use memory::MemoryControl;
 pub(crate) use server::{Connection, serve};
+pub use socket::fuzz as fuzz_verdicts;
 pub(crate) use socket::{Line, SocketControl};
 
 /// A rank's part in the run's collectives.

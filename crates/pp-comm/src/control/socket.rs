@@ -261,3 +261,38 @@ fn collective_of(code: u32) -> io::Result<Collective> {
 fn host_lost(error: &io::Error) -> Loss {
     Loss { rank: HOST_RANK, reason: format!("the host beside it: {}", ending(error, "to this rank")) }
 }
+
+/// Takes in any bytes as a verdict of the host, and as a rank's last word.
+///
+/// # Panics
+/// When more ranks are listed as missing than there are, or a last word does not survive.
+pub fn fuzz(bytes: &[u8]) {
+    let (board, reports) = (Board::new(Inbox::default()), Reports::new(4));
+    for kind in FROM_HOST {
+        let frame = Frame { kind, rank: 0, round: 0, payload: bytes.to_vec() };
+        if let Ok(Some(CommError::CollectiveDeadline { missing, .. })) = hear(frame, 4, &board, &reports) {
+            assert!(missing.len() <= 4);
+        }
+    }
+    if let Ok(abort) = Abort::decode(bytes) {
+        assert_eq!(Abort::decode(&abort.encode()).ok(), Some(abort));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::Payload;
+    use crate::wire::random::Random;
+
+    #[test]
+    fn any_bytes_are_a_verdict_or_an_error() {
+        let expired = Payload::default().u32(Kind::Barrier as u32).u64(500).u32(2).u32(1).u32(3).0;
+        let mismatch = Payload::default().u32(Kind::Barrier as u32).u32(Kind::AllGather as u32).0;
+        let abort = Abort { accused: Rank(1), certain: true, reason: "it met its end".to_owned() }.encode();
+        let mut random = Random(0x5eed);
+        for _ in 0..40_000 {
+            fuzz(&random.mutate(&[expired.clone(), mismatch.clone(), abort.clone()]));
+        }
+    }
+}

@@ -1,7 +1,7 @@
 //! A rank's side of the rendezvous.
 
 use std::io;
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::thread;
 use std::time::Duration;
@@ -35,6 +35,9 @@ const HANDSHAKE: Duration = Duration::from_secs(10);
 
 /// The host's verdict comes at its deadline; a rank gives it this long to arrive.
 const VERDICT_GRACE: Duration = Duration::from_secs(1);
+
+/// No address is longer in writing.
+const LONGEST: SocketAddr = SocketAddr::new(IpAddr::V6(Ipv6Addr::from_bits(u128::MAX)), u16::MAX);
 
 /// Where the host is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -165,6 +168,7 @@ fn meet(spec: &JoinSpec, deadline: Deadline) -> Result<Met, RendezvousError> {
     let &JoinSpec { rank, n_ranks, deadline: limit, ref secret, .. } = spec;
     let cannot = || RendezvousError::system(format!("join as rank {rank}"));
     let no_answer = |(address, reason)| RendezvousError::NoAnswer { rank, address, limit, reason };
+    check_len(&hello(spec, LONGEST).map_err(cannot())?.encode())?;
     let mut last = None;
     loop {
         let dialed = dial(&spec.host, secret.as_ref(), deadline);
@@ -176,7 +180,6 @@ fn meet(spec: &JoinSpec, deadline: Deadline) -> Result<Met, RendezvousError> {
         let address = listener.local_addr().map_err(cannot())?;
         check_open(address, secret.as_ref())?;
         let hello = hello(spec, address).map_err(cannot())?.encode();
-        check_len(&hello)?;
         let attempt = deadline.at_most(HANDSHAKE);
         let not_in = match knock(&mut stream, Purpose::Control, &hello, secret.as_ref(), attempt) {
             Ok(run) => match answer(&stream, n_ranks, deadline) {

@@ -44,6 +44,7 @@ use crate::error::CommError;
 pub use address::{await_address, clear_address, peek_address, publish_address, withdraw_address};
 pub use host::{Host, HostSpec};
 pub use join::{HostAddress, JoinSpec, Joined, join};
+pub use protocol::fuzz as fuzz_words;
 pub use refusal::Refusal;
 pub use secret::{Secret, SecretError};
 

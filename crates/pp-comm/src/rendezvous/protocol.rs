@@ -7,7 +7,8 @@ use std::time::Duration;
 use pp_schedule::{Carries, Certificate, Channel, Direction, Fingerprint, Rank};
 use sha2::{Digest, Sha256};
 
-use super::auth::Greeting;
+use super::auth::{Challenge, Greeting};
+use super::refusal::Refusal;
 use crate::wire::{Fields, Payload, invalid};
 
 /// The version of this protocol.
@@ -131,12 +132,41 @@ fn address(text: &[u8]) -> io::Result<SocketAddr> {
     text.parse().map_err(|_| invalid(format!("`{text}` is no address")))
 }
 
+/// Reads every word of a rendezvous out of any bytes; what is understood survives another round.
+///
+/// # Panics
+/// When it does not, or is larger than the bytes account for.
+pub fn fuzz(bytes: &[u8]) {
+    if let Ok(greeting) = Greeting::decode(&mut Fields(bytes)) {
+        assert_eq!(Greeting::decode(&mut Fields(&greeting.encode().0)).ok(), Some(greeting));
+    }
+    if let Ok(hello) = Hello::decode(bytes) {
+        assert!(hello.fingerprints.len() * 16 <= bytes.len());
+        assert_eq!(Hello::decode(&hello.encode()).ok(), Some(hello));
+    }
+    if let Ok(link) = LinkHello::decode(bytes) {
+        assert_eq!(LinkHello::decode(&link.encode()).ok(), Some(link));
+    }
+    if let Ok(challenge) = Challenge::decode(bytes) {
+        assert_eq!(Challenge::decode(&challenge.encode()).ok(), Some(challenge));
+    }
+    if let Ok(welcome) = Welcome::decode(bytes) {
+        assert!((welcome.addresses.len() + welcome.certificates.len()) * 8 <= bytes.len());
+        assert_eq!(Welcome::decode(&welcome.encode()).ok(), Some(welcome));
+    }
+    if let Ok(refusal) = Refusal::decode(bytes) {
+        assert!(refusal.to_string().len() <= 16 * bytes.len() + 512);
+        assert!(Refusal::decode(&refusal.encode()).is_ok());
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::wire::random::Random;
 
     #[test]
-    fn words_round_trip() {
+    fn words_round_trip_and_any_bytes_are_words_or_errors() {
         let address = SocketAddr::from(([127, 0, 0, 1], 4711));
         let greeting = Greeting { version: VERSION, n_ranks: 4, rank: 3, has_secret: true, nonce: [9; 32] };
         let heartbeat = Duration::from_millis(10_500);
@@ -153,5 +183,13 @@ mod tests {
             Channel { source: Rank(3), destination: Rank(0), carries: Carries::Only(Direction::Backward), queue: 7 };
         let link = LinkHello { greeting, run: 5, channel, programs };
         assert_eq!(LinkHello::decode(&link.encode()).expect("encoded here"), link);
+
+        let challenge = Challenge { version: VERSION, has_secret: false, nonce: [3; 32], run: 5 };
+        let refusal = Refusal::Run { rank: Rank(1), theirs: "a".to_owned(), ours: "b".to_owned() };
+        let samples = [hello.encode(), welcome.encode(), link.encode(), challenge.encode(), refusal.encode()];
+        let mut random = Random(0x5eed);
+        for _ in 0..60_000 {
+            fuzz(&random.mutate(&samples));
+        }
     }
 }
