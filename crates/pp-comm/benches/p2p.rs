@@ -131,8 +131,14 @@ fn lines_of(child: &mut Killed) -> Vec<Value> {
 fn run_pair(over: &str) -> Vec<Value> {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let certificates = Vec::new();
-    let spec =
-        HostSpec { n_ranks: 2, certificates, deadline: DEADLINE, heartbeat: Duration::from_secs(10), secret: None };
+    let spec = HostSpec {
+        n_ranks: 2,
+        certificates,
+        deadline: DEADLINE,
+        heartbeat: Duration::from_secs(10),
+        secret: None,
+        run_name: String::new(),
+    };
     let host = Host::spawn(listener, spec).expect("a host");
     let start = |rank: u32| {
         let mut command = Command::new(std::env::current_exe().expect("this program"));
@@ -171,6 +177,7 @@ fn run_rank(rank: u32, host: std::net::SocketAddr, transports: Transports) {
         transports,
         rough: None,
         secret: None,
+        run_name: String::new(),
     };
     let mut member = join(&spec).expect("both join").member;
     for size in SIZES {

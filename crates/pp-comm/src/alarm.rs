@@ -2,12 +2,17 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
 
+use crate::deadline::Deadline;
 use crate::error::Loss;
 
 /// What is done when it rings: wakes a waiter that does not look by itself.
 type Waker = Box<dyn Fn() + Send>;
+
+/// What is done once it has rung, in a thread of its own.
+type Callback = Box<dyn FnOnce(Loss) + Send>;
 
 /// A handle on one rank's alarm.
 #[derive(Clone, Default)]
@@ -17,12 +22,14 @@ pub(crate) struct Alarm(Arc<Shared>);
 struct Shared {
     rung: AtomicBool,
     state: Mutex<State>,
+    changed: Condvar,
 }
 
 #[derive(Default)]
 struct State {
     loss: Option<Loss>,
     wakers: Vec<Waker>,
+    callbacks: Vec<Callback>,
 }
 
 impl Alarm {
@@ -32,10 +39,16 @@ impl Alarm {
         if state.loss.is_some() {
             return;
         }
-        state.loss = Some(loss);
+        state.loss = Some(loss.clone());
         self.0.rung.store(true, Ordering::Release);
         for wake in &state.wakers {
             wake();
+        }
+        let callbacks = std::mem::take(&mut state.callbacks);
+        drop(state);
+        self.0.changed.notify_all();
+        for callback in callbacks {
+            call(callback, loss.clone());
         }
     }
 
@@ -59,10 +72,36 @@ impl Alarm {
         state.wakers.push(Box::new(wake));
     }
 
+    /// Has `callback` called once it rings, or at once if it has: in a thread of its own, so that it may take its time.
+    pub(crate) fn on_loss(&self, callback: impl FnOnce(Loss) + Send + 'static) {
+        let mut state = self.lock();
+        match state.loss.clone() {
+            Some(loss) => call(Box::new(callback), loss),
+            None => state.callbacks.push(Box::new(callback)),
+        }
+    }
+
+    /// Waits for it to ring: whoever sees a rank go gives the host this long to say which one went first.
+    pub(crate) fn wait(&self, deadline: Deadline) -> Option<Loss> {
+        let mut state = self.lock();
+        loop {
+            if state.loss.is_some() {
+                return state.loss.clone();
+            }
+            let left = deadline.remaining()?;
+            state = self.0.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
     /// A thread that panicked while it held the lock leaves a state that is still whole: every change is one move.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn call(callback: Callback, loss: Loss) {
+    // A machine that cannot start a thread has other troubles; the callback must not hold up those who wait.
+    let _ = thread::Builder::new().name("on-loss".to_owned()).spawn(move || callback(loss));
 }
 
 impl fmt::Debug for Alarm {
@@ -74,6 +113,8 @@ impl fmt::Debug for Alarm {
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::AtomicU32;
+    use std::sync::mpsc;
+    use std::time::Duration;
 
     use pp_schedule::Rank;
 
@@ -97,5 +138,27 @@ mod tests {
         assert_eq!(n_calls.load(Ordering::Relaxed), 1);
         alarm.on_ring(count(&n_calls));
         assert_eq!(n_calls.load(Ordering::Relaxed), 2, "too late, so at once");
+    }
+
+    #[test]
+    fn callbacks_get_the_loss_once_before_and_after_it_rings_and_may_look_at_the_alarm() {
+        let (alarm, (sender, told)) = (Alarm::default(), mpsc::channel());
+        assert!(alarm.wait(Deadline::after(Duration::from_millis(5))).is_none());
+        let callback = || {
+            let (sender, alarm) = (sender.clone(), alarm.clone());
+            move |loss: Loss| {
+                assert!(alarm.has_rung());
+                sender.send(loss.rank).expect("the test waits");
+            }
+        };
+        alarm.on_loss(callback());
+        for rank in [3, 1] {
+            alarm.ring(Loss { rank: Rank(rank), reason: "it ended".to_owned() });
+        }
+        alarm.on_loss(callback());
+        let patience = Duration::from_secs(20);
+        assert_eq!([told.recv_timeout(patience), told.recv_timeout(patience)], [Ok(Rank(3)), Ok(Rank(3))]);
+        assert!(told.try_recv().is_err(), "once each");
+        assert_eq!(alarm.wait(Deadline::after(patience)).map(|loss| loss.rank), Some(Rank(3)));
     }
 }

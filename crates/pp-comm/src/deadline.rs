@@ -31,4 +31,9 @@ impl Deadline {
     pub(crate) fn with_grace(self, grace: Duration) -> Self {
         Self { end: self.end.checked_add(grace).unwrap_or(self.end), limit: self.limit }
     }
+
+    /// The same or an earlier end, no later than `limit` from now.
+    pub(crate) fn at_most(self, limit: Duration) -> Self {
+        Self { end: Instant::now().checked_add(limit).map_or(self.end, |end| end.min(self.end)), limit: self.limit }
+    }
 }

@@ -39,6 +39,21 @@ impl Fabric {
         Self { pipes, rounds, loss: None, closed: [vec![false; n_ranks], vec![false; n_ranks]] }
     }
 
+    /// The first rank that was lost.
+    pub(crate) const fn loss(&self) -> Option<&Loss> {
+        self.loss.as_ref()
+    }
+
+    /// Notes that a rank is lost; the first one stays.
+    pub(crate) fn lose(&mut self, loss: Loss) {
+        self.loss.get_or_insert(loss);
+    }
+
+    /// Whether a rank has closed one side in good order.
+    pub(crate) fn has_closed(&self, side: Side, rank: Rank) -> bool {
+        self.closed[side as usize][rank.idx()]
+    }
+
     /// Why something that needs one of `ranks` can never complete, if that is so.
     pub(crate) fn gone(&self, side: Side, ranks: &[Rank]) -> Option<CommError> {
         let closed = || {
@@ -68,6 +83,11 @@ impl Attachment {
         &self.fabric
     }
 
+    /// The fabric, for a thread that looks on.
+    pub(crate) fn share(&self) -> Arc<Board<Fabric>> {
+        Arc::clone(&self.fabric)
+    }
+
     pub(crate) const fn rank(&self) -> Rank {
         self.rank
     }
@@ -85,9 +105,7 @@ impl Drop for Attachment {
         }
         let reason = if std::thread::panicking() { "its thread panicked" } else { "it ended before it was done" };
         let loss = Loss { rank: self.rank, reason: reason.to_owned() };
-        self.fabric.update(|fabric| {
-            fabric.loss.get_or_insert(loss);
-        });
+        self.fabric.update(|fabric| fabric.lose(loss));
     }
 }
 

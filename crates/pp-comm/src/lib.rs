@@ -77,7 +77,15 @@ mod rendezvous;
 mod round;
 mod wire;
 
-pub use control::{Control, MAX_COLLECTIVE_BYTES};
+pub use control::{Control, Heard, MAX_COLLECTIVE_BYTES, Watch};
+/// What the fuzz targets call: parsers that are nobody else's business.
+#[doc(hidden)]
+pub mod fuzzing {
+    pub use crate::control::{fuzz_reports as reports, fuzz_verdicts as verdicts};
+    pub use crate::rendezvous::fuzz_words as words;
+    pub use crate::wire::fuzz as frame;
+}
+
 pub use endpoint::{Endpoint, RecvTicket, RoughLinks, SendTicket, Transports};
 pub use error::{Collective, CommError, Operation};
 
@@ -89,6 +97,6 @@ pub use group::Group;
 pub use member::{Member, MemoryBuilder, MemorySpec, memory_fabric};
 pub use message::{Boundary, Buffer, BufferError, DType, Envelope, HeaderError, Label, MAX_DIMS, MAX_MESSAGE_BYTES};
 pub use rendezvous::{
-    Host, HostAddress, HostSpec, JoinSpec, Joined, Refusal, RendezvousError, Secret, await_address, clear_address,
-    join, peek_address, publish_address, withdraw_address,
+    Host, HostAddress, HostSpec, JoinSpec, Joined, Refusal, RendezvousError, Secret, SecretError, await_address,
+    clear_address, join, peek_address, publish_address, withdraw_address,
 };

@@ -28,6 +28,14 @@ impl Member {
         self.control.close();
     }
 
+    /// Has `callback` called with the first rank that is lost; see [`Control::on_loss`].
+    ///
+    /// # Errors
+    /// [`CommError::System`] where no thread can be started.
+    pub fn on_loss(&self, callback: impl FnOnce(Rank, &str) + Send + 'static) -> Result<(), CommError> {
+        self.control.on_loss(callback)
+    }
+
     /// The only member of a run of one rank.
     pub fn alone(deadline: Duration) -> Self {
         let fabric = Arc::new(Board::new(Fabric::new(1, &[], 0)));

@@ -1,4 +1,17 @@
 //! The frames of the connections between a rank and the host, and of the first words on a link: length-bounded, small.
+//!
+//! | bytes | what |
+//! | --- | --- |
+//! | 0..4 | `PPMC` |
+//! | 4 | the kind |
+//! | 5..8 | zero |
+//! | 8..12 | the rank it is about |
+//! | 12..16 | zero |
+//! | 16..24 | the number of the collective it belongs to |
+//! | 24..32 | how many bytes of payload follow |
+//!
+//! All numbers are little-endian. Each kind has its own bound on the payload; a reader says which kinds it takes, and knows
+//! from the head alone whether a frame is one of them.
 
 use std::io::{self, Read, Write};
 
@@ -9,6 +22,12 @@ const MAGIC: [u8; 4] = *b"PPMC";
 /// Reserved at most before a payload arrives; beyond it memory grows with what really came.
 const RESERVE: u64 = 1 << 20;
 
+/// The most bytes one rank may give to an all-gather (1 GiB).
+pub const MAX_COLLECTIVE_BYTES: u64 = 1 << 30;
+
+/// The most bytes of anything that is said before both sides know each other, head included.
+pub(crate) const MAX_STRANGER_BYTES: usize = 4096;
+
 /// What a frame says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
@@ -17,7 +36,7 @@ pub(crate) enum Kind {
     Hello = 1,
     /// Host to rank: everybody is here, and fits.
     Welcome = 2,
-    /// Host to rank: the run cannot start.
+    /// Host to rank: the run cannot start, or not with this rank.
     Refused = 3,
     /// Rank to rank, first on a link.
     Link = 4,
@@ -35,10 +54,24 @@ pub(crate) enum Kind {
     Mismatch = 10,
     /// Rank to host, last: it leaves in good order.
     Goodbye = 11,
+    /// The answer to a first word: what the proof must be made over.
+    Challenge = 12,
+    /// The proof of whoever called that it knows the secret.
+    Proof = 13,
+    /// The proof of whoever was called, once the caller's was right.
+    Proven = 14,
+    /// Rank to host, several times per heartbeat: it lives, and what it did last.
+    Beat = 15,
+    /// Host to rank, several times per heartbeat: it lives, and what the ranks did last.
+    News = 16,
+    /// Rank to host: it fails, and why.
+    Abort = 17,
+    /// Rank to rank, on a link that is theirs: what its bytes may go through.
+    Way = 18,
 }
 
 impl Kind {
-    const ALL: [Self; 11] = [
+    const ALL: [Self; 18] = [
         Self::Hello,
         Self::Welcome,
         Self::Refused,
@@ -50,7 +83,31 @@ impl Kind {
         Self::Expired,
         Self::Mismatch,
         Self::Goodbye,
+        Self::Challenge,
+        Self::Proof,
+        Self::Proven,
+        Self::Beat,
+        Self::News,
+        Self::Abort,
+        Self::Way,
     ];
+
+    /// The most bytes of its payload.
+    const fn limit(self) -> u64 {
+        match self {
+            Self::Barrier | Self::Goodbye => 0,
+            Self::Hello | Self::Link | Self::Challenge | Self::Proof | Self::Proven => {
+                (MAX_STRANGER_BYTES - HEAD_LEN) as u64
+            }
+            Self::Way => 1 << 10,
+            Self::Beat | Self::Abort | Self::Lost => 1 << 12,
+            // A list of ranks, or a few lines about some of them.
+            Self::Refused | Self::Expired | Self::Mismatch | Self::News => 1 << 16,
+            // Addresses and certificates of very many ranks.
+            Self::Welcome => 1 << 24,
+            Self::AllGather | Self::Part => MAX_COLLECTIVE_BYTES,
+        }
+    }
 }
 
 /// A frame.
@@ -64,7 +121,55 @@ pub(crate) struct Frame {
     pub(crate) payload: Vec<u8>,
 }
 
-/// Writes a frame.
+/// What stands before a payload.
+struct Head {
+    kind: Kind,
+    rank: u32,
+    round: u64,
+    len: u64,
+}
+
+impl Head {
+    fn decode(bytes: &[u8; HEAD_LEN], accepts: &[Kind]) -> io::Result<Self> {
+        if bytes[0..4] != MAGIC || bytes[5..8] != [0; 3] {
+            return Err(invalid("not a frame of this protocol".to_owned()));
+        }
+        let kind = Kind::ALL.into_iter().find(|kind| *kind as u8 == bytes[4]);
+        let kind = kind.ok_or_else(|| invalid(format!("a frame of unknown kind {}", bytes[4])))?;
+        if !accepts.contains(&kind) {
+            return Err(invalid(format!("a frame of kind {kind:?}, which has no place here")));
+        }
+        let mut fields = Fields(&bytes[8..]);
+        let (rank, zero, round, len) = (fields.u32()?, fields.u32()?, fields.u64()?, fields.u64()?);
+        if zero != 0 {
+            return Err(invalid("not a frame of this protocol".to_owned()));
+        }
+        let limit = kind.limit();
+        if len > limit {
+            return Err(invalid(format!("a frame of kind {kind:?} with {len} bytes where at most {limit} may come")));
+        }
+        Ok(Self { kind, rank, round, len })
+    }
+
+    fn with(self, payload: Vec<u8>) -> Frame {
+        Frame { kind: self.kind, rank: self.rank, round: self.round, payload }
+    }
+}
+
+/// The bytes of a frame.
+pub(crate) fn encode_frame(kind: Kind, rank: u32, round: u64, payload: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(HEAD_LEN + payload.len());
+    bytes.extend(MAGIC);
+    bytes.extend([kind as u8, 0, 0, 0]);
+    bytes.extend(rank.to_le_bytes());
+    bytes.extend([0; 4]);
+    bytes.extend(round.to_le_bytes());
+    bytes.extend((payload.len() as u64).to_le_bytes());
+    bytes.extend(payload);
+    bytes
+}
+
+/// Writes a frame, in one piece if it is small.
 pub(crate) fn write_frame(
     stream: &mut impl Write,
     kind: Kind,
@@ -72,40 +177,32 @@ pub(crate) fn write_frame(
     round: u64,
     payload: &[u8],
 ) -> io::Result<()> {
-    let mut head = [0; HEAD_LEN];
-    head[0..4].copy_from_slice(&MAGIC);
-    head[4] = kind as u8;
-    head[8..12].copy_from_slice(&rank.to_le_bytes());
-    head[16..24].copy_from_slice(&round.to_le_bytes());
-    head[24..32].copy_from_slice(&(payload.len() as u64).to_le_bytes());
-    // Small frames leave in one piece.
-    let mut stream = io::BufWriter::new(stream);
-    stream.write_all(&head)?;
-    stream.write_all(payload)?;
-    stream.flush()
+    stream.write_all(&encode_frame(kind, rank, round, payload))
 }
 
-/// Reads a frame whose payload has at most `limit` bytes.
-pub(crate) fn read_frame(stream: &mut impl Read, limit: u64) -> io::Result<Frame> {
-    let mut head = [0; HEAD_LEN];
-    stream.read_exact(&mut head)?;
-    if head[0..4] != MAGIC {
-        return Err(invalid("not a frame of this protocol".to_owned()));
-    }
-    let kind = Kind::ALL.into_iter().find(|kind| *kind as u8 == head[4]);
-    let kind = kind.ok_or_else(|| invalid(format!("a frame of unknown kind {}", head[4])))?;
-    let mut fields = Fields(&head[8..]);
-    let (rank, _) = (fields.u32()?, fields.u32()?);
-    let (round, len) = (fields.u64()?, fields.u64()?);
-    if len > limit {
-        return Err(invalid(format!("a frame of {len} bytes where at most {limit} may come")));
-    }
+/// Reads a frame of one of the given kinds.
+pub(crate) fn read_frame(stream: &mut impl Read, accepts: &[Kind]) -> io::Result<Frame> {
+    let mut bytes = [0; HEAD_LEN];
+    stream.read_exact(&mut bytes)?;
+    let head = Head::decode(&bytes, accepts)?;
     let mut payload = Vec::new();
-    payload.try_reserve_exact(len.min(RESERVE) as usize).map_err(|error| invalid(error.to_string()))?;
-    if stream.take(len).read_to_end(&mut payload)? as u64 != len {
+    payload.try_reserve_exact(head.len.min(RESERVE) as usize).map_err(|error| invalid(error.to_string()))?;
+    if stream.take(head.len).read_to_end(&mut payload)? as u64 != head.len {
         return Err(io::ErrorKind::UnexpectedEof.into());
     }
-    Ok(Frame { kind, rank, round, payload })
+    Ok(head.with(payload))
+}
+
+/// A frame of one of the given kinds out of what has arrived so far; `None` while more must come. What goes beyond the
+/// frame is an error: for use where the next word is the other side's.
+pub(crate) fn parse_frame(bytes: &[u8], accepts: &[Kind]) -> io::Result<Option<Frame>> {
+    let Some((head, payload)) = bytes.split_first_chunk::<HEAD_LEN>() else { return Ok(None) };
+    let head = Head::decode(head, accepts)?;
+    match (payload.len() as u64).cmp(&head.len) {
+        std::cmp::Ordering::Less => Ok(None),
+        std::cmp::Ordering::Equal => Ok(Some(head.with(payload.to_vec()))),
+        std::cmp::Ordering::Greater => Err(invalid("more than one frame at once".to_owned())),
+    }
 }
 
 /// Bytes that break the protocol.
@@ -130,6 +227,12 @@ impl Payload {
 
     pub(crate) fn u128(mut self, value: u128) -> Self {
         self.0.extend(value.to_le_bytes());
+        self
+    }
+
+    /// Bytes of a known number, as they are.
+    pub(crate) fn array<const N: usize>(mut self, value: &[u8; N]) -> Self {
+        self.0.extend(value);
         self
     }
 
@@ -166,11 +269,61 @@ impl<'a> Fields<'a> {
         Ok(bytes)
     }
 
-    fn array<const N: usize>(&mut self) -> io::Result<[u8; N]> {
+    pub(crate) fn array<const N: usize>(&mut self) -> io::Result<[u8; N]> {
         let (array, rest) =
             self.0.split_first_chunk().ok_or_else(|| invalid("a payload that ends early".to_owned()))?;
         self.0 = rest;
         Ok(*array)
+    }
+}
+
+/// Reads a frame out of any bytes by either reader; what both take is written back as it was.
+///
+/// # Panics
+/// When the readers disagree, or a frame does not survive.
+pub fn fuzz(bytes: &[u8]) {
+    let (streamed, parsed) = (read_frame(&mut &bytes[..], &Kind::ALL), parse_frame(bytes, &Kind::ALL));
+    if let Ok(Some(frame)) = &parsed {
+        assert_eq!(streamed.as_ref().ok(), Some(frame));
+    }
+    if let Ok(Frame { kind, rank, round, payload }) = streamed {
+        let written = encode_frame(kind, rank, round, &payload);
+        assert!(bytes.starts_with(&written) && payload.len() as u64 <= kind.limit());
+        assert_eq!(matches!(parsed, Ok(Some(_))), written.len() == bytes.len());
+    }
+}
+
+/// What random tests of parsers share.
+#[cfg(test)]
+pub(crate) mod random {
+    /// A small generator (xorshift), so that the same inputs come again.
+    pub(crate) struct Random(pub(crate) u64);
+
+    impl Random {
+        pub(crate) fn below(&mut self, bound: usize) -> usize {
+            self.0 ^= self.0 << 13;
+            self.0 ^= self.0 >> 7;
+            self.0 ^= self.0 << 17;
+            (self.0 % bound as u64) as usize
+        }
+
+        /// A sample with some bytes changed, cut off, doubled, or all of them random.
+        pub(crate) fn mutate(&mut self, samples: &[Vec<u8>]) -> Vec<u8> {
+            let mut bytes = samples[self.below(samples.len())].clone();
+            match self.below(8) {
+                0 => bytes.truncate(self.below(bytes.len() + 1)),
+                1 => bytes.extend_from_within(self.below(bytes.len() + 1)..),
+                2 => bytes.iter_mut().for_each(|byte| *byte = self.below(256) as u8),
+                _ => {}
+            }
+            for _ in 0..self.below(4) {
+                if !bytes.is_empty() {
+                    let at = self.below(bytes.len());
+                    bytes[at] = [0, 1, 127, 255, self.below(256) as u8][self.below(5)];
+                }
+            }
+            bytes
+        }
     }
 }
 
@@ -179,29 +332,52 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_frame_round_trips() {
-        let payload = Payload::default().u32(7).u64(1 << 40).u128(3).bytes(b"text").0;
+    fn a_frame_round_trips_through_either_reader() {
+        let payload = Payload::default().u32(7).u64(1 << 40).u128(3).array(&[1, 2, 3]).bytes(b"text").0;
         let mut bytes = Vec::new();
         write_frame(&mut bytes, Kind::Part, 5, 9, &payload).expect("a vector takes everything");
-        let frame = read_frame(&mut bytes.as_slice(), 1000).expect("what was written");
+        let frame = read_frame(&mut bytes.as_slice(), &[Kind::Lost, Kind::Part]).expect("what was written");
+        assert_eq!(parse_frame(&bytes, &[Kind::Part]).expect("what was written"), Some(frame.clone()));
         assert_eq!(frame, Frame { kind: Kind::Part, rank: 5, round: 9, payload });
         let mut fields = Fields(&frame.payload);
         assert_eq!((fields.u32().ok(), fields.u64().ok(), fields.u128().ok()), (Some(7), Some(1 << 40), Some(3)));
-        assert_eq!(fields.bytes().ok(), Some(b"text".as_slice()));
+        assert_eq!((fields.array().ok(), fields.bytes().ok()), (Some([1, 2, 3]), Some(b"text".as_slice())));
         assert!(fields.u32().is_err());
     }
 
     #[test]
-    fn long_short_and_foreign_frames_are_refused() {
-        let mut bytes = Vec::new();
-        write_frame(&mut bytes, Kind::Hello, 0, 0, &[1; 100]).expect("a vector takes everything");
-        assert!(read_frame(&mut bytes.as_slice(), 99).is_err(), "longer than the limit");
-        assert!(read_frame(&mut &bytes[..bytes.len() - 1], 100).is_err(), "cut off");
-        let mut foreign = bytes.clone();
-        foreign[..4].copy_from_slice(b"GET ");
-        assert!(read_frame(&mut foreign.as_slice(), 100).is_err(), "another protocol");
-        let mut unknown = bytes;
-        unknown[4] = 99;
-        assert!(read_frame(&mut unknown.as_slice(), 100).is_err(), "an unknown kind");
+    fn long_short_foreign_and_misplaced_frames_are_refused() {
+        let bytes = encode_frame(Kind::Hello, 0, 0, &[1; 100]);
+        let refused = |bytes: &[u8]| {
+            let by_parts = parse_frame(bytes, &[Kind::Hello]);
+            assert!(read_frame(&mut &bytes[..], &[Kind::Hello]).is_err());
+            by_parts.is_err()
+        };
+        for len in 0..bytes.len() {
+            assert!(!refused(&bytes[..len]), "more may come");
+        }
+        let changed = |at: usize, to: u8| {
+            let mut bytes = bytes.clone();
+            bytes[at] = to;
+            refused(&bytes)
+        };
+        assert!(changed(0, b'G'), "another protocol");
+        assert!(changed(4, 99), "an unknown kind");
+        assert!(changed(4, Kind::Part as u8), "a kind that has no place here");
+        assert!(changed(6, 1) && changed(13, 1), "what must be zero");
+        assert!(changed(25, 16), "longer than such a frame may be");
+        assert!(parse_frame(&[bytes.as_slice(), &[0]].concat(), &[Kind::Hello]).is_err(), "more than one");
+    }
+
+    #[test]
+    fn any_bytes_are_a_frame_or_an_error() {
+        let samples: Vec<Vec<u8>> = Kind::ALL
+            .into_iter()
+            .map(|kind| encode_frame(kind, 3, 9, &[7; 40][..40.min(kind.limit() as usize)]))
+            .collect();
+        let mut random = random::Random(0x5eed);
+        for _ in 0..150_000 {
+            fuzz(&random.mutate(&samples));
+        }
     }
 }

@@ -103,6 +103,7 @@ fn start_host(config: &TrainConfig, certificates: Vec<Certificate>) -> Result<Ho
         deadline: config.timeout,
         heartbeat: HEARTBEAT,
         secret: None,
+        run_name: String::new(),
     };
     Ok(Host::spawn(listener, spec)?)
 }
@@ -119,6 +120,7 @@ fn join_as(config: &TrainConfig, own: &OwnPrograms, host: HostAddress) -> Result
         transports: Transports::Auto,
         rough: None,
         secret: None,
+        run_name: String::new(),
     };
     Ok(join(&spec)?)
 }

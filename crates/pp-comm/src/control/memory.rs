@@ -5,10 +5,12 @@ use std::time::Duration;
 
 use pp_schedule::Rank;
 
+use super::heard::{Reports, Watch};
 use crate::board::Board;
 use crate::deadline::Deadline;
-use crate::error::{Collective, CommError};
+use crate::error::{Collective, CommError, Loss};
 use crate::fabric::{Attachment, Fabric, Side};
+use crate::flight::Recorder;
 
 /// One rank's part in a memory fabric's collectives.
 #[derive(Debug)]
@@ -46,6 +48,37 @@ impl MemoryControl {
             let missing = board.update(|fabric| fabric.rounds.missing(round));
             Err(CommError::CollectiveDeadline { collective, round, missing, limit })
         })
+    }
+
+    /// Of this rank alone: threads of one process report nothing to each other.
+    pub(super) fn watch(recorder: &Recorder) -> Watch {
+        Watch::new(recorder.clone(), Reports::default())
+    }
+
+    /// The first rank that was lost.
+    pub(super) fn loss(&self) -> Option<Loss> {
+        self.attachment.board().read(|fabric| fabric.loss().cloned())
+    }
+
+    pub(super) fn abort(&self, reason: &str) {
+        let loss = Loss { rank: self.rank(), reason: reason.to_owned() };
+        self.attachment.board().update(|fabric| fabric.lose(loss));
+    }
+
+    /// Calls back once a rank is lost, from a thread that ends then, or when this rank has left.
+    pub(super) fn on_loss(&self, callback: impl FnOnce(Loss) + Send + 'static) -> Result<(), CommError> {
+        let (rank, fabric) = (self.rank(), self.attachment.share());
+        let watch = move || {
+            let ended = fabric.wait(Deadline::after(Duration::MAX), |fabric| {
+                let lost = fabric.loss().cloned().map(Some);
+                lost.or_else(|| fabric.has_closed(Side::Control, rank).then_some(None))
+            });
+            if let Some(Some(loss)) = ended {
+                callback(loss);
+            }
+        };
+        let started = std::thread::Builder::new().name("on-loss".to_owned()).spawn(watch);
+        started.map(drop).map_err(|error| CommError::System { what: "watch".to_owned(), reason: error.to_string() })
     }
 
     pub(super) fn close(self) {

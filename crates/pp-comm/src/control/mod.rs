@@ -1,6 +1,10 @@
 //! What all ranks do together beside the program: wait for each other, and exchange small values in rank order.
 
+mod blame;
+mod ear;
+mod heard;
 mod memory;
+mod outbox;
 mod server;
 mod socket;
 
@@ -12,12 +16,12 @@ use pp_schedule::Rank;
 use crate::error::{Collective, CommError};
 use crate::flight::{Recorder, State, Subject};
 
+pub use crate::wire::MAX_COLLECTIVE_BYTES;
+pub use heard::{Heard, Watch, fuzz as fuzz_reports};
 pub(crate) use memory::MemoryControl;
 pub(crate) use server::{Connection, serve};
-pub(crate) use socket::SocketControl;
-
-/// The most bytes one rank may give to an all-gather (1 GiB).
-pub const MAX_COLLECTIVE_BYTES: u64 = 1 << 30;
+pub use socket::fuzz as fuzz_verdicts;
+pub(crate) use socket::{Line, SocketControl};
 
 /// A rank's part in the run's collectives.
 ///
@@ -99,6 +103,66 @@ impl Control {
     pub fn all_gather_f32(&mut self, part: &[f32]) -> Result<Vec<Vec<f32>>, CommError> {
         let parts = self.all_gather(bytemuck::cast_slice(part))?;
         Ok(parts.iter().map(|part| bytemuck::pod_collect_to_vec(part)).collect())
+    }
+
+    /// A look at the other ranks for other threads, that stays good when this one is stuck or has failed.
+    pub fn watch(&self) -> Watch {
+        match &self.transport {
+            Transport::Memory(_) => MemoryControl::watch(&self.recorder),
+            Transport::Socket(socket) => socket.watch().clone(),
+        }
+    }
+
+    /// What every rank reported last; see [`Watch::last_heard`].
+    pub fn last_heard(&self) -> Vec<Heard> {
+        self.watch().last_heard()
+    }
+
+    /// Has `callback` called, once and from a thread of its own, with the first rank that is lost and why; at once if one
+    /// is. It may be this rank itself, when it aborts or when the others have found it frozen.
+    ///
+    /// # Errors
+    /// [`CommError::System`] where no thread can be started.
+    pub fn on_loss(&self, callback: impl FnOnce(Rank, &str) + Send + 'static) -> Result<(), CommError> {
+        match &self.transport {
+            Transport::Memory(memory) => memory.on_loss(move |loss| callback(loss.rank, &loss.reason)),
+            Transport::Socket(socket) => {
+                socket.alarm().on_loss(move |loss| callback(loss.rank, &loss.reason));
+                Ok(())
+            }
+        }
+    }
+
+    /// Says that this rank fails, and why: every other rank's waits end with it, whatever they wait for. Only the first
+    /// failure of a run is told. What is left of the rank should be dropped.
+    pub fn abort(&mut self, reason: &str) {
+        match &mut self.transport {
+            Transport::Memory(memory) => memory.abort(reason),
+            Transport::Socket(socket) => socket.abort(self.recorder.rank(), true, reason.to_owned()),
+        }
+    }
+
+    /// [`Control::abort`] because of an error between ranks. A rank that only saw another go says so, and the host finds
+    /// out which went first: gives the error that all ranks agree on, the rank's own if there is no other.
+    pub fn fail(&mut self, error: &CommError) -> CommError {
+        let own = self.recorder.rank();
+        let (accused, certain, reason) = match error {
+            CommError::PeerLost { rank, reason } if *rank != own => (*rank, false, reason.clone()),
+            _ => (own, true, error.to_string()),
+        };
+        let verdict = match &mut self.transport {
+            Transport::Memory(memory) => {
+                if certain {
+                    memory.abort(&reason);
+                }
+                memory.loss()
+            }
+            Transport::Socket(socket) => {
+                socket.abort(accused, certain, reason);
+                socket.verdict()
+            }
+        };
+        verdict.filter(|loss| loss.rank != own).map_or_else(|| error.clone(), CommError::from)
     }
 
     /// Leaves in good order. A collective that others start after that fails for them.

@@ -1,7 +1,7 @@
 //! A rank's side of the rendezvous.
 
 use std::io;
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::thread;
 use std::time::Duration;
@@ -9,17 +9,20 @@ use std::time::Duration;
 use pp_schedule::{Certificate, Channel, Fingerprint, Rank};
 
 use super::address::peek_address;
+use super::auth::{Greeting, Purpose, nonce};
+use super::knock::{NotIn, Until, knock};
 use super::links::Linking;
-use super::protocol::{Hello, MAX_WELCOME_BYTES, VERSION, Welcome};
+use super::protocol::{Hello, VERSION, Welcome, hash_of};
+use super::refusal::Refusal;
 use super::secret::Secret;
-use super::{Refusal, RendezvousError};
+use super::{RendezvousError, check_open};
 use crate::alarm::Alarm;
-use crate::control::{Control, SocketControl};
+use crate::control::{Control, Line, SocketControl};
 use crate::deadline::Deadline;
 use crate::endpoint::{Endpoint, RoughLinks, SocketTransport, Transports};
 use crate::flight::Recorder;
 use crate::member::{Member, channels_of};
-use crate::wire::{Kind, invalid, read_frame, write_frame};
+use crate::wire::{Kind, MAX_STRANGER_BYTES, encode_frame, invalid, read_frame};
 
 /// Pause between two attempts to reach the host.
 const RETRY: Duration = Duration::from_millis(10);
@@ -27,8 +30,14 @@ const RETRY: Duration = Duration::from_millis(10);
 /// The longest single attempt to reach an address that a file names: it may be an old one.
 const ATTEMPT: Duration = Duration::from_secs(1);
 
+/// The longest that proofs may take before the rank calls again; a host answers at once.
+const HANDSHAKE: Duration = Duration::from_secs(10);
+
 /// The host's verdict comes at its deadline; a rank gives it this long to arrive.
 const VERDICT_GRACE: Duration = Duration::from_secs(1);
+
+/// No address is longer in writing.
+const LONGEST: SocketAddr = SocketAddr::new(IpAddr::V6(Ipv6Addr::from_bits(u128::MAX)), u16::MAX);
 
 /// Where the host is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -98,6 +107,8 @@ pub struct JoinSpec {
     pub rough: Option<RoughLinks>,
     /// What all ranks of the run know and nobody else; none only where nobody else can connect.
     pub secret: Option<Secret>,
+    /// Tells attempts at the same job apart: the host turns away whoever gives another name than it has. May be empty.
+    pub run_name: String,
 }
 
 /// What a rank has once all have joined.
@@ -117,16 +128,21 @@ pub fn join(spec: &JoinSpec) -> Result<Joined, RendezvousError> {
     let &JoinSpec { rank, n_ranks, deadline: limit, .. } = spec;
     let deadline = Deadline::after(limit);
     let cannot = || RendezvousError::system(format!("join as rank {rank}"));
-    let Met { stream, listener, welcome: Welcome { run, addresses, certificates } } = meet(spec, deadline)?;
+    let Met { stream, listener, run, welcome: Welcome { heartbeat: theirs, addresses, certificates } } =
+        meet(spec, deadline)?;
 
     let channels = channels_of(rank, &spec.channels);
     let (alarm, recorder) = (Alarm::default(), Recorder::new(rank));
     // Listening to the host from here on: a rank that is lost while the links are made shows at once.
-    let control = SocketControl::new(stream, n_ranks, limit, alarm.clone()).map_err(cannot())?;
+    let line = Line { n_ranks, limit, heartbeat: spec.heartbeat, theirs };
+    let control = SocketControl::new(stream, line, &alarm, &recorder).map_err(cannot())?;
     let mut control = Control::socket(n_ranks, limit, recorder.clone(), control);
     let linking = Linking {
         rank,
+        n_ranks,
         run,
+        programs: hash_of(&certificates),
+        secret: spec.secret.as_ref(),
         addresses: &addresses,
         listener: &listener,
         deadline,
@@ -134,6 +150,7 @@ pub fn join(spec: &JoinSpec) -> Result<Joined, RendezvousError> {
         alarm: &alarm,
     };
     let links = linking.make(&channels)?;
+    drop(listener);
     let endpoint =
         Endpoint::socket(channels, limit, recorder.clone(), SocketTransport::new(rank, links, spec.rough, &alarm)?);
     control.barrier()?;
@@ -144,39 +161,80 @@ pub fn join(spec: &JoinSpec) -> Result<Joined, RendezvousError> {
 struct Met {
     stream: TcpStream,
     listener: TcpListener,
+    run: u128,
     welcome: Welcome,
 }
 
 /// Reaches the host and hears its answer. Whoever does not answer as a host does is passed over where a file has come to
-/// name another since.
+/// name another since; whoever hangs up before it has proved itself is called again.
 fn meet(spec: &JoinSpec, deadline: Deadline) -> Result<Met, RendezvousError> {
-    let &JoinSpec { rank, n_ranks, deadline: limit, .. } = spec;
+    let &JoinSpec { rank, n_ranks, deadline: limit, ref secret, .. } = spec;
     let cannot = || RendezvousError::system(format!("join as rank {rank}"));
+    let no_answer = |(address, reason)| RendezvousError::NoAnswer { rank, address, limit, reason };
+    check_len(&hello(spec, LONGEST).map_err(cannot())?.encode())?;
+    let mut last = None;
     loop {
-        let (mut stream, host) = dial(&spec.host, deadline)?;
+        let dialed = dial(&spec.host, secret.as_ref(), deadline);
+        let (mut stream, host) = dialed.map_err(|error| last.take().map_or(error, no_answer))?;
         // The address by which this machine reaches the host is one by which the others reach this machine.
         let local = stream.local_addr().map_err(cannot())?.ip();
         let listener = TcpListener::bind((local, 0)).map_err(cannot())?;
         listener.set_nonblocking(true).map_err(cannot())?;
         let address = listener.local_addr().map_err(cannot())?;
-        let fingerprints = spec.fingerprints.clone();
-        let hello = Hello { version: VERSION, n_ranks, rank, fingerprints, address };
-        match ask(&mut stream, &hello, deadline).and_then(|answer| check_size(answer, n_ranks)) {
-            Ok(Ok(welcome)) => return Ok(Met { stream, listener, welcome }),
-            Ok(Err(refusal)) => return Err(RendezvousError::Refused(refusal)),
-            Err(_) if deadline.remaining().is_some() && spec.host.look()? != Some(host) => {}
-            Err(error) => {
-                return Err(RendezvousError::NoAnswer { rank, address: host, limit, reason: error.to_string() });
+        check_open(address, secret.as_ref())?;
+        let hello = hello(spec, address).map_err(cannot())?.encode();
+        let attempt = deadline.at_most(HANDSHAKE);
+        let not_in = match knock(&mut stream, Purpose::Control, &hello, secret.as_ref(), attempt) {
+            Ok(run) => match answer(&stream, n_ranks, deadline) {
+                Ok(Ok(welcome)) => return Ok(Met { stream, listener, run, welcome }),
+                Ok(Err(refusal)) => return Err(RendezvousError::Refused(refusal)),
+                Err(error) => NotIn::Failed(error),
+            },
+            Err(NotIn::Failed(error)) if may_be_storm(&error) => {
+                last = Some((host, error.to_string()));
+                thread::sleep(RETRY);
+                continue;
             }
+            Err(not_in) => not_in,
+        };
+        if deadline.remaining().is_some() && spec.host.look()? != Some(host) {
+            continue;
         }
+        return Err(match not_in {
+            NotIn::Refused(refusal) => RendezvousError::Refused(refusal),
+            NotIn::WrongSecret => RendezvousError::WrongSecret { rank, address: host },
+            NotIn::Failed(error) => no_answer((host, error.to_string())),
+        });
     }
 }
 
+/// Whether a host may have hung up on a rank because so many strangers called, rather than speak something else.
+fn may_be_storm(error: &io::Error) -> bool {
+    error.kind() != io::ErrorKind::InvalidData
+}
+
+fn hello(spec: &JoinSpec, address: SocketAddr) -> io::Result<Hello> {
+    let (n_ranks, rank, has_secret) = (spec.n_ranks, spec.rank.0, spec.secret.is_some());
+    let greeting = Greeting { version: VERSION, n_ranks, rank, has_secret, nonce: nonce()? };
+    let (run_name, heartbeat, fingerprints) = (spec.run_name.clone(), spec.heartbeat, spec.fingerprints.clone());
+    Ok(Hello { greeting, run_name, heartbeat, address, fingerprints })
+}
+
+fn check_len(hello: &[u8]) -> Result<(), RendezvousError> {
+    let (n_bytes, limit) = (encode_frame(Kind::Hello, 0, 0, hello).len(), MAX_STRANGER_BYTES);
+    if n_bytes > limit { Err(RendezvousError::TooLong { n_bytes, limit }) } else { Ok(()) }
+}
+
 /// Reaches the host, which may still be starting.
-fn dial(host: &HostAddress, deadline: Deadline) -> Result<(TcpStream, SocketAddr), RendezvousError> {
+fn dial(
+    host: &HostAddress,
+    secret: Option<&Secret>,
+    deadline: Deadline,
+) -> Result<(TcpStream, SocketAddr), RendezvousError> {
     let mut last = None;
     while let Some(left) = deadline.remaining() {
         if let Some(address) = host.look()? {
+            check_open(address, secret)?;
             match TcpStream::connect_timeout(&address, host.attempt(left)) {
                 // On a free local port the system can connect a socket to itself; that is no host.
                 Ok(stream) if stream.local_addr().ok() == stream.peer_addr().ok() => {}
@@ -189,26 +247,17 @@ fn dial(host: &HostAddress, deadline: Deadline) -> Result<(TcpStream, SocketAddr
     Err(host.unreachable(last, deadline.limit()))
 }
 
-/// Says hello and waits for the host's answer, which comes when all ranks are there.
-fn ask(stream: &mut TcpStream, hello: &Hello, deadline: Deadline) -> io::Result<Result<Welcome, Refusal>> {
-    stream.set_nodelay(true)?;
-    let left = deadline.with_grace(VERDICT_GRACE).remaining().ok_or(io::ErrorKind::TimedOut)?;
-    stream.set_read_timeout(Some(left))?;
-    write_frame(stream, Kind::Hello, hello.rank.0, 0, &hello.encode())?;
-    let answer = read_frame(stream, MAX_WELCOME_BYTES)?;
-    match answer.kind {
-        Kind::Welcome => Welcome::decode(&answer.payload).map(Ok),
-        Kind::Refused => Refusal::decode(&answer.payload).map(Err),
-        kind => Err(invalid(format!("a frame of kind {kind:?}"))),
+/// Waits for the host's answer, which comes when all ranks are there. A welcome must have an address for each of them:
+/// links are made by them.
+fn answer(stream: &TcpStream, n_ranks: u32, deadline: Deadline) -> io::Result<Result<Welcome, Refusal>> {
+    let mut until = Until { stream, deadline: deadline.with_grace(VERDICT_GRACE) };
+    let answer = read_frame(&mut until, &[Kind::Welcome, Kind::Refused])?;
+    if answer.kind == Kind::Refused {
+        return Refusal::decode(&answer.payload).map(Err);
     }
-}
-
-/// A welcome must have an address for each rank: links are made by them.
-fn check_size(answer: Result<Welcome, Refusal>, n_ranks: u32) -> io::Result<Result<Welcome, Refusal>> {
-    match &answer {
-        Ok(welcome) if welcome.addresses.len() != n_ranks as usize => {
-            Err(invalid(format!("a welcome for {} ranks", welcome.addresses.len())))
-        }
-        _ => Ok(answer),
+    let welcome = Welcome::decode(&answer.payload)?;
+    if welcome.addresses.len() != n_ranks as usize {
+        return Err(invalid(format!("a welcome for {} ranks", welcome.addresses.len())));
     }
+    Ok(Ok(welcome))
 }

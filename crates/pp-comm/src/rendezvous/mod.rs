@@ -5,104 +5,48 @@
 //! who it is, how many ranks it believes there are, and the fingerprints of the programs it has built. Once all are
 //! there and all fits, the host sends everybody the addresses and the certificates; the ranks then make one connection
 //! per channel, in one global order, and meet at a barrier. The connections to the host stay for [`Control`](crate::Control).
+//!
+//! What is said, frame by frame:
+//!
+//! | from | to | frames | when |
+//! | --- | --- | --- | --- |
+//! | rank | host | `Hello`, and after the challenge `Proof` | at once |
+//! | host | rank | `Challenge`, then `Proven` or `Refused` | at once |
+//! | host | rank | `Welcome` or `Refused` | once all ranks are there, or the run cannot start |
+//! | rank | rank | `Link`, `Challenge`, `Proof`, `Proven` | after the welcome, on every link, by its source |
+//! | rank | host | `Barrier`, `AllGather` | with each collective |
+//! | host | rank | `Part` (one per rank), or `Mismatch`, `Expired` | once a collective is complete, or cannot be |
+//! | rank | host | `Beat` | several times per heartbeat |
+//! | host | rank | `News` | several times per heartbeat |
+//! | rank | host | `Abort` | when it fails |
+//! | host | all ranks | `News`, `Lost` | when a rank fails, ends or freezes: the first one only |
+//! | rank | host | `Goodbye` | last, in good order |
 
 mod address;
+mod auth;
+mod gate;
 mod host;
 mod join;
+mod knock;
 mod links;
 mod protocol;
+mod refusal;
 mod secret;
 
 use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use pp_schedule::{CertificateError, Channel, Fingerprint, Rank};
+use pp_schedule::{CertificateError, Channel, Rank};
 
-use crate::error::{CommError, ranks_text};
+use crate::error::CommError;
 
 pub use address::{await_address, clear_address, peek_address, publish_address, withdraw_address};
 pub use host::{Host, HostSpec};
 pub use join::{HostAddress, JoinSpec, Joined, join};
-pub use secret::Secret;
-
-/// Why the host refuses to start a run. Every rank that has arrived is told the same.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum Refusal {
-    /// A rank speaks another version of this protocol.
-    #[error("rank {rank} speaks version {theirs} of the rendezvous protocol, but the host speaks {ours}")]
-    Version {
-        /// The rank.
-        rank: Rank,
-        /// Its version.
-        theirs: u32,
-        /// The host's.
-        ours: u32,
-    },
-    /// A rank believes in another number of ranks.
-    #[error("rank {rank} was started for {theirs} ranks, but the host for {ours}")]
-    World {
-        /// The rank.
-        rank: Rank,
-        /// How many it believes there are.
-        theirs: u32,
-        /// How many the host expects.
-        ours: u32,
-    },
-    /// A rank that cannot be.
-    #[error("rank {rank} arrived, but the ranks are 0 to {}", n_ranks - 1)]
-    NoSuchRank {
-        /// The rank.
-        rank: Rank,
-        /// How many there are.
-        n_ranks: u32,
-    },
-    /// Two processes with the same rank.
-    #[error("rank {rank} arrived twice: two processes were started with the same rank")]
-    Duplicate {
-        /// The rank.
-        rank: Rank,
-    },
-    /// A rank brings another number of programs.
-    #[error("rank {rank} brings {theirs} programs, but {ours} were verified")]
-    Programs {
-        /// The rank.
-        rank: Rank,
-        /// How many it brings.
-        theirs: u32,
-        /// How many were verified.
-        ours: u32,
-    },
-    /// A rank has built another program than the one verified.
-    #[error(
-        "rank {rank} has built another program (number {program}) than the one verified: fingerprint {built}, verified \
-         {verified}; start every rank with the same arguments and the same binary"
-    )]
-    Program {
-        /// The rank.
-        rank: Rank,
-        /// Which of its programs.
-        program: u32,
-        /// What it built.
-        built: Fingerprint,
-        /// What was verified.
-        verified: Fingerprint,
-    },
-    /// Not everybody came in time.
-    #[error("{} of {n_ranks} did not arrive within {limit:?}", ranks_text(missing))]
-    Missing {
-        /// Who did not.
-        missing: Vec<Rank>,
-        /// How many ranks there are.
-        n_ranks: u32,
-        /// The limit.
-        limit: Duration,
-    },
-    /// The host was stopped.
-    #[error("the host was stopped before all ranks had arrived")]
-    Stopped,
-}
+pub use protocol::fuzz as fuzz_words;
+pub use refusal::Refusal;
+pub use secret::{Secret, SecretError};
 
 /// Why a run did not start.
 #[derive(Debug, thiserror::Error)]
@@ -133,6 +77,40 @@ pub enum RendezvousError {
         /// What happened instead.
         reason: String,
     },
+    /// The host does not know the secret.
+    #[error(
+        "whoever answers rank {rank} at {address} does not know the secret of its run: the secrets differ, or it is no \
+         host of this run"
+    )]
+    WrongSecret {
+        /// The rank that asked.
+        rank: Rank,
+        /// The host's address.
+        address: SocketAddr,
+    },
+    /// Others could take part in the run.
+    #[error(
+        "{address} can be reached from other machines, but the run has no secret; use a loopback address such as \
+         127.0.0.1, or give every rank the same secret (PP_SECRET_FILE or PP_SECRET)"
+    )]
+    Open {
+        /// The address.
+        address: SocketAddr,
+    },
+    /// More is to be said at first than may be.
+    #[error(
+        "a first word of {n_bytes} bytes, but at most {limit} are heard before a rank has proved itself; shorten the \
+         run's name or bring fewer programs"
+    )]
+    TooLong {
+        /// How much it is.
+        n_bytes: usize,
+        /// The most it may be.
+        limit: usize,
+    },
+    /// There is no secret where one was named.
+    #[error(transparent)]
+    Secret(#[from] SecretError),
     /// A link between two ranks could not be made.
     #[error("rank {rank} cannot make the {channel}: {reason}")]
     Link {
@@ -180,6 +158,14 @@ pub enum RendezvousError {
         #[source]
         source: io::Error,
     },
+}
+
+/// Whoever can connect must know the secret; without one, nobody else must be able to connect.
+fn check_open(address: SocketAddr, secret: Option<&Secret>) -> Result<(), RendezvousError> {
+    if secret.is_some() || address.ip().to_canonical().is_loopback() {
+        return Ok(());
+    }
+    Err(RendezvousError::Open { address })
 }
 
 impl RendezvousError {

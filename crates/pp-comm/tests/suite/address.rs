@@ -115,6 +115,7 @@ fn a_rank_finds_a_host_behind_an_address_left_over() {
             transports: Transports::Socket,
             rough: None,
             secret: None,
+            run_name: String::new(),
         };
         thread::scope(|scope| {
             if !somebody {
@@ -134,6 +135,7 @@ fn a_rank_finds_a_host_behind_an_address_left_over() {
                 deadline: PATIENCE,
                 heartbeat: HEARTBEAT,
                 secret: None,
+                run_name: String::new(),
             };
             let host = Host::spawn(listener(), host_spec).expect("a host");
             publish_address(&path.0, host.address()).expect("writable");
@@ -157,6 +159,7 @@ fn a_file_that_never_comes_is_an_error_in_time() {
         transports: Transports::Socket,
         rough: None,
         secret: None,
+        run_name: String::new(),
     };
     let error = join(&spec).expect_err("no file");
     assert!(matches!(error, RendezvousError::NoAddress { .. }), "{error}");

@@ -101,7 +101,14 @@ pub(crate) fn join_each<R: Send>(
 ) -> Vec<R> {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let n_ranks = links.len() as u32;
-    let spec = HostSpec { n_ranks, certificates: Vec::new(), deadline, heartbeat: HEARTBEAT, secret: None };
+    let spec = HostSpec {
+        n_ranks,
+        certificates: Vec::new(),
+        deadline,
+        heartbeat: HEARTBEAT,
+        secret: None,
+        run_name: String::new(),
+    };
     let host = Host::spawn(listener, spec).expect("a host");
     let address = host.address();
     let results = each((0..n_ranks).map(Rank).zip(links).collect(), |(rank, (transports, rough))| {
@@ -116,6 +123,7 @@ pub(crate) fn join_each<R: Send>(
             transports,
             rough,
             secret: None,
+            run_name: String::new(),
         };
         body(join(&spec))
     });

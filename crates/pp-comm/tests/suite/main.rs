@@ -1,10 +1,13 @@
 //! The tests of pp-comm from outside, in one binary: they share their fabrics.
 
 mod address;
+mod auth;
 mod collectives;
 mod common;
 mod conformance;
 mod executor;
+mod heartbeat;
+mod junk;
 mod links;
 mod mesh;
 mod p2p;
@@ -12,3 +15,4 @@ mod policies;
 mod random;
 mod rendezvous;
 mod replay;
+mod speaker;

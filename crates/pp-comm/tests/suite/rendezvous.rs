@@ -15,8 +15,11 @@ fn listener() -> TcpListener {
 }
 
 fn host(n_ranks: u32, certificates: Vec<Certificate>, deadline: Duration) -> Host {
-    Host::spawn(listener(), HostSpec { n_ranks, certificates, deadline, heartbeat: HEARTBEAT, secret: None })
-        .expect("a host")
+    Host::spawn(
+        listener(),
+        HostSpec { n_ranks, certificates, deadline, heartbeat: HEARTBEAT, secret: None, run_name: String::new() },
+    )
+    .expect("a host")
 }
 
 fn spec(host: SocketAddr, rank: u32, n_ranks: u32) -> JoinSpec {
@@ -32,6 +35,7 @@ fn spec(host: SocketAddr, rank: u32, n_ranks: u32) -> JoinSpec {
         transports: Transports::Socket,
         rough: None,
         secret: None,
+        run_name: String::new(),
     }
 }
 
@@ -129,7 +133,7 @@ fn whoever_is_missing_is_named() {
     let limit = Duration::from_millis(500);
     let host = host(4, vec![], limit);
     let address = host.address();
-    let expected = Refusal::Missing { missing: vec![Rank(2), Rank(3)], n_ranks: 4, limit };
+    let expected = Refusal::Missing { missing: vec![Rank(2), Rank(3)], strangers: vec![], n_ranks: 4, limit };
     let told = each(vec![0, 1], |rank| refusal(join(&JoinSpec { deadline: limit, ..spec(address, rank, 4) })));
     assert_eq!(told, [expected.clone(), expected]);
     assert_eq!(told[0].to_string(), "ranks 2, 3 of 4 did not arrive within 500ms");
@@ -182,8 +186,14 @@ fn a_host_that_waits_can_be_dropped() {
 
 #[test]
 fn a_certificate_for_other_ranks_is_refused() {
-    let spec =
-        HostSpec { n_ranks: 2, certificates: certificates(8), deadline: PATIENCE, heartbeat: HEARTBEAT, secret: None };
+    let spec = HostSpec {
+        n_ranks: 2,
+        certificates: certificates(8),
+        deadline: PATIENCE,
+        heartbeat: HEARTBEAT,
+        secret: None,
+        run_name: String::new(),
+    };
     let error = Host::spawn(listener(), spec).expect_err("the certificates are for four ranks");
     assert!(matches!(error, RendezvousError::Coverage { covered: 4, n_ranks: 2 }), "{error}");
 }

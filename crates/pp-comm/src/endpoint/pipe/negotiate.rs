@@ -15,9 +15,6 @@ use super::transports::Transports;
 use crate::deadline::Deadline;
 use crate::wire::{Fields, Kind, Payload, invalid, read_frame, write_frame};
 
-/// The most bytes one of these words may have.
-const MAX_WORD_BYTES: u64 = 1024;
-
 /// The most bytes of a reason that are passed on.
 const MAX_REASON_BYTES: usize = 512;
 
@@ -140,12 +137,11 @@ impl Fields<'_> {
 
 fn say(connection: &mut TcpStream, word: Payload, deadline: Deadline) -> io::Result<()> {
     connection.set_write_timeout(Some(deadline.remaining().ok_or(io::ErrorKind::TimedOut)?))?;
-    write_frame(connection, Kind::Link, 0, 0, &word.0)
+    write_frame(connection, Kind::Way, 0, 0, &word.0)
 }
 
 fn hear(connection: &mut TcpStream, deadline: Deadline) -> io::Result<Vec<u8>> {
-    let frame = read_frame(&mut Patient { connection, deadline }, MAX_WORD_BYTES)?;
-    if frame.kind == Kind::Link { Ok(frame.payload) } else { Err(invalid(format!("a frame of kind {:?}", frame.kind))) }
+    Ok(read_frame(&mut Patient { connection, deadline }, &[Kind::Way])?.payload)
 }
 
 /// Reads until a deadline, however slowly the bytes drip in.
