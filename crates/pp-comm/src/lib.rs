@@ -76,9 +76,12 @@ mod group;
 mod member;
 pub mod mesh;
 mod message;
+#[cfg(all(test, loom))]
+mod models;
 pub mod p2p;
 mod rendezvous;
 mod round;
+mod sync;
 mod wire;
 
 pub use control::{Control, MAX_COLLECTIVE_BYTES};
