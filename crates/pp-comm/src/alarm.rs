@@ -1,12 +1,13 @@
 //! The loss of a rank, shared by everything of this rank that waits: whoever notices it rings once, and all waits end.
 
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::thread;
 
 use crate::deadline::Deadline;
 use crate::error::Loss;
+use crate::sync::atomic::{AtomicBool, Ordering};
+use crate::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 /// What is done when it rings: wakes a waiter that does not look by itself.
 type Waker = Box<dyn Fn() + Send>;
@@ -110,7 +111,7 @@ impl fmt::Debug for Alarm {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use std::sync::atomic::AtomicU32;
     use std::sync::mpsc;

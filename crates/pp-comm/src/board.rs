@@ -1,8 +1,7 @@
 //! State shared by threads, with waits that end.
 
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-
 use crate::deadline::Deadline;
+use crate::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 /// A value that threads change and wait on.
 #[derive(Debug, Default)]

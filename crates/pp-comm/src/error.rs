@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use pp_schedule::{Channel, Rank, Role};
+use pp_schedule::{Channel, Microbatch, Rank, Role};
 
 use crate::message::{Boundary, BufferError, HeaderError, Label};
 
@@ -197,6 +197,24 @@ pub enum CommError {
         channel: Channel,
         /// Ranks there are.
         n_ranks: u32,
+    },
+    /// A microbatch that no boundary was given for.
+    #[error("no boundary was given for microbatch {microbatch}; give one for each of the program's")]
+    NoBoundary {
+        /// The microbatch.
+        microbatch: Microbatch,
+    },
+    /// A program without a channel that every pipeline has.
+    #[error(
+        "rank {rank} cannot tell boundaries on: the program has no channel for activations from place {place} to {after}"
+    )]
+    NoWay {
+        /// The rank.
+        rank: Rank,
+        /// The place in the pipeline where it starts.
+        place: u32,
+        /// The one after it.
+        after: u32,
     },
     /// A buffer that cannot be.
     #[error(transparent)]

@@ -14,7 +14,9 @@
 //! Two ranks in two threads run a schedule whose stages add one:
 //! ```
 //! use std::{convert::Infallible, time::Duration};
-//! use pp_comm::{Boundary, Buffer, DType, MemorySpec, StageCompute, Task, execute, memory_fabric};
+//! use pp_comm::{
+//!     Boundaries, Boundary, Buffer, DType, Group, MemorySpec, StageCompute, StepSpec, Task, execute, memory_fabric,
+//! };
 //! use pp_schedule::{ScheduleConfig, ScheduleSpec, lower::lanes, verify};
 //!
 //! struct AddOne {
@@ -41,17 +43,19 @@
 //!
 //! let config = ScheduleConfig::new(&ScheduleSpec::new(2, 1, 3))?.to_forward_only();
 //! let verified = verify(lanes::lower(&config))?;
-//! let boundary = Boundary::new(DType::I64, &[1])?;
+//! let boundaries = Boundaries::same(Boundary::new(DType::I64, &[1])?);
 //! let channels = verified.program().channels.clone();
 //! let spec = MemorySpec { n_ranks: 2, channels, capacity: 0, deadline: Duration::from_secs(5) };
 //! std::thread::scope(|scope| {
 //!     for builder in memory_fabric(spec).expect("both ranks exist") {
-//!         let (verified, boundary) = (&verified, &boundary);
+//!         let (verified, boundaries) = (&verified, &boundaries);
 //!         scope.spawn(move || {
 //!             let mut member = builder.build();
 //!             let rank = member.endpoint.rank();
 //!             let mut stage = AddOne { last: rank.0 == 1 };
-//!             execute(&verified.certified(rank), 0, &mut member.endpoint, boundary, &mut stage).expect("runs");
+//!             let group = Group::all(2, rank).expect("one of the two");
+//!             let spec = StepSpec { step: 0, group: &group, boundaries };
+//!             execute(&verified.certified(rank), spec, &mut member.endpoint, &mut stage).expect("runs");
 //!             member.close();
 //!         });
 //!     }
@@ -72,9 +76,12 @@ mod group;
 mod member;
 pub mod mesh;
 mod message;
+#[cfg(all(test, loom))]
+mod models;
 pub mod p2p;
 mod rendezvous;
 mod round;
+mod sync;
 mod wire;
 
 pub use control::{Control, Heard, MAX_COLLECTIVE_BYTES, Watch};
@@ -90,7 +97,8 @@ pub use endpoint::{Endpoint, RecvTicket, RoughLinks, SendTicket, Transports};
 pub use error::{Collective, CommError, Operation};
 
 pub use executor::{
-    Did, ExecError, ExecFault, Recording, Span, StageCompute, StepReport, Task, execute, execute_recorded,
+    Boundaries, Did, ExecError, ExecFault, Recording, Span, StageCompute, StepReport, StepSpec, Task, agree, execute,
+    execute_recorded,
 };
 pub use flight::{Event, Recorder, State, Subject};
 pub use group::Group;

@@ -6,8 +6,8 @@ use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
 
 use pp_comm::{
-    Boundary, Buffer, DType, Did, MemoryBuilder, MemorySpec, Recording, StageCompute, Task, execute_recorded,
-    memory_fabric,
+    Boundaries, Boundary, Buffer, DType, Did, Group, MemoryBuilder, MemorySpec, Recording, StageCompute, StepSpec,
+    Task, execute_recorded, memory_fabric,
 };
 use pp_schedule::{
     Placement, ScheduleConfig, ScheduleKind, ScheduleSpec, Stage, VerifiedProgram, Work,
@@ -72,11 +72,14 @@ impl StageCompute for Sleeper<'_> {
 fn run_rank(builder: MemoryBuilder, verified: &VerifiedProgram, costs: &Costs) -> (Instant, Instant) {
     let mut member = builder.build();
     let certified = verified.certified(member.endpoint.rank());
-    let boundary = Boundary::new(DType::I64, &[1]).expect("a small shape");
+    let boundaries = Boundaries::same(Boundary::new(DType::I64, &[1]).expect("a small shape"));
     let mut recording = Recording::default();
     let mut stage = Sleeper { costs, placement: verified.program().extent.placement };
     member.control.barrier().expect("all are here");
-    execute_recorded(&certified, 0, &mut member.endpoint, &boundary, &mut stage, &mut recording).expect("it runs");
+    let group = Group::all(verified.program().extent.placement.n_ranks(), member.endpoint.rank())
+        .expect("a rank of the pipeline");
+    let spec = StepSpec { step: 0, group: &group, boundaries: &boundaries };
+    execute_recorded(&certified, spec, &mut member.endpoint, &mut stage, &mut recording).expect("it runs");
     member.close();
     let computes = recording.spans().iter().filter(|span| matches!(span.did, Did::Compute(_)));
     let last = computes.map(|span| span.end).max().expect("it computes");

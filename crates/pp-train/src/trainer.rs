@@ -1,7 +1,7 @@
 //! A rank at work: its part of the model, its programs, its place among the others.
 
-use anyhow::Result;
-use pp_comm::{Member, Recording, StepReport, execute_recorded};
+use anyhow::{Context, Result};
+use pp_comm::{Boundaries, Group, Member, Recording, StepReport, StepSpec, execute_recorded};
 use pp_model::{ChunkSpec, GptStage, MicroBatch, Numbers};
 use pp_schedule::Rank;
 
@@ -26,6 +26,8 @@ pub(crate) struct Trainer<'a> {
     pub(crate) stage: GptStage,
     pub(crate) optimizer: Optimizer,
     programs: Programs,
+    /// The ranks of this one's pipeline.
+    pipeline: Group,
     /// What the program that was run last did when.
     pub(crate) recording: Recording,
     /// Programs run so far, of both kinds: no two runs' messages can be taken for each other.
@@ -45,7 +47,10 @@ impl<'a> Trainer<'a> {
         let numbers = Numbers::f32_on_cpu(config.seed);
         let stage = GptStage::new(&config.model, config.micro_batch_size, chunks, &numbers)?;
         let optimizer = Optimizer::new(&stage, config.adam)?;
-        Ok(Self { config, text, member, stage, optimizer, programs, recording: Recording::default(), n_runs: 0 })
+        let n_ranks = config.plan.n_ranks();
+        let pipeline = Group::all(n_ranks, rank).with_context(|| format!("rank {rank} is not one of {n_ranks}"))?;
+        let recording = Recording::default();
+        Ok(Self { config, text, member, stage, optimizer, programs, pipeline, recording, n_runs: 0 })
     }
 
     /// Runs a program on these microbatches.
@@ -55,10 +60,10 @@ impl<'a> Trainer<'a> {
             Pass::Training => &self.programs.training,
             Pass::Validation => &self.programs.validation,
         };
-        let boundary = self.stage.boundary().clone();
-        let step = self.n_runs;
+        let boundaries = Boundaries::same(self.stage.boundary().clone());
+        let spec = StepSpec { step: self.n_runs, group: &self.pipeline, boundaries: &boundaries };
         self.n_runs += 1;
         let (endpoint, stage) = (&mut self.member.endpoint, &mut self.stage);
-        Ok(execute_recorded(program, step, endpoint, &boundary, stage, &mut self.recording)?)
+        Ok(execute_recorded(program, spec, endpoint, stage, &mut self.recording)?)
     }
 }

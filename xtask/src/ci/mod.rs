@@ -50,6 +50,8 @@ enum Step {
     Golden,
     /// The simulator foretells what the executor takes over stages that sleep, within 5 %
     Timing,
+    /// Every order in which the threads of a memory fabric can go, by loom
+    Loom,
     /// The schedule core packs, and builds from its package
     Package,
     /// Licences and advisories, where cargo-deny is installed
@@ -122,6 +124,12 @@ impl Step {
             }
             Step::Timing => {
                 succeeds(cargo().args(["test", "--package", "pp-comm", "--test", "timing", "--", "--ignored"]))
+            }
+            Step::Loom => {
+                // The flag would have everything built anew: it gets a folder of its own.
+                let models = ["test", "--package", "pp-comm", "--lib", "models"];
+                let folder = root().join("target/loom");
+                succeeds(cargo().args(models).env("RUSTFLAGS", "--cfg loom").env("CARGO_TARGET_DIR", folder))
             }
             Step::Package => package::check(),
             Step::Deny => deny(),

@@ -1,6 +1,7 @@
 //! The contract of a boundary: the element type and shape that both its sides agreed on beforehand.
 
 use std::fmt;
+use std::sync::Arc;
 
 /// The most dimensions a shape may have: what the fixed-size header has room for.
 pub const MAX_DIMS: usize = 8;
@@ -59,7 +60,8 @@ impl fmt::Display for DType {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Boundary {
     dtype: DType,
-    shape: Vec<usize>,
+    /// Shared, as every message in flight has its contract.
+    shape: Arc<[usize]>,
 }
 
 impl Boundary {
@@ -75,7 +77,7 @@ impl Boundary {
         let n_bytes = elements.and_then(|elements| elements.checked_mul(dtype.n_bytes() as u64));
         match n_bytes {
             Some(n_bytes) if n_bytes <= MAX_MESSAGE_BYTES && usize::try_from(n_bytes).is_ok() => {
-                Ok(Self { dtype, shape: shape.to_vec() })
+                Ok(Self { dtype, shape: shape.into() })
             }
             _ => Err(BufferError::TooLarge { dtype, shape: shape.to_vec() }),
         }

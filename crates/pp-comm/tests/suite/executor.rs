@@ -1,13 +1,13 @@
 //! The executor over every schedule there is, with stages that do integer arithmetic, against a serial reference.
 
-use std::collections::BTreeMap;
-use std::convert::Infallible;
 use std::error::Error;
 use std::time::Duration;
 
 use crate::common::{Kind, PATIENCE, meeting, run};
+use crate::toy::{Outcome, Toy, serial};
 use pp_comm::{
-    Boundary, Buffer, CommError, DType, ExecError, ExecFault, Member, StageCompute, StepReport, Task, execute,
+    Boundaries, Boundary, Buffer, CommError, DType, ExecError, ExecFault, Group, Member, StageCompute, StepReport,
+    StepSpec, Task, execute,
 };
 use pp_schedule::{
     Carries, Channel, Direction, Extent, GPipeBackward, Order, Rank, ScheduleConfig, ScheduleKind, ScheduleSpec,
@@ -17,134 +17,28 @@ use pp_schedule::{
     verify,
 };
 
-/// What a step computes: the loss per microbatch and a weight gradient per stage.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Outcome {
-    losses: BTreeMap<u32, i64>,
-    gradients: BTreeMap<u32, i64>,
-}
-
-fn data(microbatch: u32) -> i64 {
-    17 * i64::from(microbatch) + 1
-}
-
-fn weight(stage: u32) -> i64 {
-    2 * i64::from(stage) + 3
-}
-
-fn gradient_of_loss(y: i64) -> i64 {
-    y.wrapping_mul(5).wrapping_add(1)
-}
-
-/// The same computations one after the other.
-fn serial(n_stages: u32, microbatches: u32, forward_only: bool) -> Outcome {
-    let mut outcome = Outcome::default();
-    for microbatch in 0..microbatches {
-        let mut inputs = Vec::new();
-        let mut x = data(microbatch);
-        for stage in 0..n_stages {
-            inputs.push(x);
-            x = x.wrapping_mul(weight(stage));
-        }
-        outcome.losses.insert(microbatch, x);
-        let mut gradient = gradient_of_loss(x);
-        for stage in (0..n_stages).rev().filter(|_| !forward_only) {
-            let sum = outcome.gradients.entry(stage).or_default();
-            *sum = sum.wrapping_add(gradient.wrapping_mul(inputs[stage as usize]));
-            gradient = gradient.wrapping_mul(weight(stage));
-        }
-    }
-    outcome
-}
-
-/// A rank's stages. What a forward leaves is kept by slot, as a model would.
-#[derive(Default)]
-struct Toy {
-    n_stages: u32,
-    saved: BTreeMap<usize, (i64, i64)>,
-    outcome: Outcome,
-}
-
-impl Toy {
-    fn new(n_stages: u32) -> Self {
-        Self { n_stages, ..Self::default() }
-    }
-
-    fn value(buffer: Buffer) -> i64 {
-        buffer.into_i64().expect("agreed")[0]
-    }
-
-    fn buffer(value: i64) -> Buffer {
-        Buffer::i64(&[1], vec![value]).expect("one element")
-    }
-
-    /// The gradient of a stage's output, and its input; the state stays.
-    fn gradient(&mut self, task: Task, gradient: Option<Buffer>) -> (i64, i64) {
-        let slot = task.saved.expect("not forward-only").idx();
-        let (x, y) = self.saved[&slot];
-        let is_last = task.work.stage.0 + 1 == self.n_stages;
-        assert_eq!(gradient.is_none(), is_last, "{}", task.work);
-        (gradient.map_or_else(|| gradient_of_loss(y), Self::value), x)
-    }
-
-    fn input_gradient(task: Task, gradient: i64) -> Option<Buffer> {
-        (task.work.stage.0 > 0).then(|| Self::buffer(gradient.wrapping_mul(weight(task.work.stage.0))))
-    }
-
-    fn accumulate(&mut self, task: Task, gradient: i64, x: i64) {
-        let sum = self.outcome.gradients.entry(task.work.stage.0).or_default();
-        *sum = sum.wrapping_add(gradient.wrapping_mul(x));
-        self.saved.remove(&task.saved.expect("not forward-only").idx());
-    }
-}
-
-impl StageCompute for Toy {
-    type Error = Infallible;
-
-    fn forward(&mut self, task: Task, input: Option<Buffer>) -> Result<Option<Buffer>, Infallible> {
-        let (stage, microbatch) = (task.work.stage.0, task.work.microbatch.0);
-        assert_eq!(input.is_none(), stage == 0, "{}", task.work);
-        let x = input.map_or_else(|| data(microbatch), Self::value);
-        let y = x.wrapping_mul(weight(stage));
-        if let Some(slot) = task.saved {
-            assert_eq!(self.saved.insert(slot.idx(), (x, y)), None, "{slot} is still in use");
-        }
-        if stage + 1 == self.n_stages {
-            self.outcome.losses.insert(microbatch, y);
-            return Ok(None);
-        }
-        Ok(Some(Self::buffer(y)))
-    }
-
-    fn backward(&mut self, task: Task, gradient: Option<Buffer>) -> Result<Option<Buffer>, Infallible> {
-        let (gradient, x) = self.gradient(task, gradient);
-        self.accumulate(task, gradient, x);
-        Ok(Self::input_gradient(task, gradient))
-    }
-
-    fn backward_input(&mut self, task: Task, gradient: Option<Buffer>) -> Result<Option<Buffer>, Infallible> {
-        let (gradient, x) = self.gradient(task, gradient);
-        // From here on it keeps the gradient for the weights, beside the input.
-        self.saved.insert(task.saved.expect("not forward-only").idx(), (x, gradient));
-        Ok(Self::input_gradient(task, gradient))
-    }
-
-    fn backward_weight(&mut self, task: Task) -> Result<(), Infallible> {
-        let (x, gradient) = self.saved[&task.saved.expect("not forward-only").idx()];
-        self.accumulate(task, gradient, x);
-        Ok(())
-    }
-}
-
 fn one_integer() -> Boundary {
     Boundary::new(DType::I64, &[1]).expect("a small shape")
+}
+
+/// Runs a step of a pipeline of all ranks.
+fn execute_on(
+    member: &mut Member,
+    verified: &VerifiedProgram,
+    step: u64,
+    stage: &mut impl StageCompute,
+) -> Result<StepReport, ExecError> {
+    let rank = member.endpoint.rank();
+    let group = Group::all(verified.program().extent.placement.n_ranks(), rank).expect("a rank of the pipeline");
+    let spec = StepSpec { step, group: &group, boundaries: &Boundaries::same(one_integer()) };
+    execute(&verified.certified(rank), spec, &mut member.endpoint, stage)
 }
 
 /// Runs a step on a rank and compares the slots it counted with those the program states.
 fn step_on(member: &mut Member, verified: &VerifiedProgram, step: u64) -> Outcome {
     let certified = verified.certified(member.endpoint.rank());
     let mut toy = Toy::new(verified.program().extent.placement.n_stages());
-    let report = execute(&certified, step, &mut member.endpoint, &one_integer(), &mut toy).expect("it runs");
+    let report = execute_on(member, verified, step, &mut toy).expect("it runs");
     for class in SlotClass::ALL {
         assert_eq!(report.peak(class), certified.program().n_slots(class), "{}", class.name());
     }
@@ -169,11 +63,7 @@ pub(crate) fn compare(kind: Kind, programs: &[VerifiedProgram]) {
         outcomes
     });
     for (index, verified) in programs.iter().enumerate() {
-        let mut whole = Outcome::default();
-        for outcome in outcomes.iter().map(|outcomes| outcomes[index].clone()) {
-            whole.losses.extend(outcome.losses);
-            whole.gradients.extend(outcome.gradients);
-        }
+        let whole = Outcome::merged(outcomes.iter().map(|outcomes| outcomes[index].clone()));
         let extent = verified.program().extent;
         assert_eq!(whole, serial(extent.placement.n_stages(), extent.microbatches, extent.forward_only), "{extent:?}");
     }
@@ -277,7 +167,7 @@ impl StageCompute for Faulty {
             Fault::None => Ok(made),
             Fault::Fails => Err(OutOfLuck),
             Fault::MakesNothing => Ok(None),
-            Fault::MakesTooMuch => Ok(Some(Toy::buffer(1))),
+            Fault::MakesTooMuch => Ok(Some(Buffer::i64(&[1], vec![1]).expect("one element"))),
             Fault::MakesOtherShape => Ok(Some(Buffer::i64(&[2], vec![1, 2]).expect("two elements"))),
         }
     }
@@ -300,8 +190,7 @@ impl StageCompute for Faulty {
 
 fn run_faulty(member: &mut Member, verified: &VerifiedProgram, fault: Fault) -> Result<StepReport, ExecError> {
     let mut stage = Faulty { toy: Toy::new(verified.program().extent.placement.n_stages()), fault };
-    let certified = verified.certified(member.endpoint.rank());
-    execute(&certified, 3, &mut member.endpoint, &one_integer(), &mut stage)
+    execute_on(member, verified, 3, &mut stage)
 }
 
 fn two_ranks() -> VerifiedProgram {
@@ -384,11 +273,17 @@ fn an_endpoint_of_another_rank_is_refused() {
     let verified = two_ranks();
     let mut alone = Member::alone(PATIENCE);
     let mut toy = Toy::new(2);
-    let error = execute(&verified.certified(Rank(1)), 0, &mut alone.endpoint, &one_integer(), &mut toy);
+    let (both, one) = (Group::all(2, Rank(0)).expect("one of two"), Group::all(1, Rank(0)).expect("the only one"));
+    let boundaries = Boundaries::same(one_integer());
+    let spec = StepSpec { step: 0, group: &both, boundaries: &boundaries };
+    let error = execute(&verified.certified(Rank(1)), spec, &mut alone.endpoint, &mut toy);
     let error = error.expect_err("the endpoint is rank 0's");
     assert!(matches!(*error.fault, ExecFault::WrongRank { endpoint: Rank(0), program: Rank(1) }), "{error}");
-    let error = execute(&verified.certified(Rank(0)), 0, &mut alone.endpoint, &one_integer(), &mut toy);
+    let error = execute(&verified.certified(Rank(0)), spec, &mut alone.endpoint, &mut toy);
     let error = error.expect_err("it has no channels");
     assert!(matches!(*error.fault, ExecFault::Comm(CommError::NoChannel { .. })), "{error}");
+    let error = execute(&verified.certified(Rank(0)), StepSpec { group: &one, ..spec }, &mut alone.endpoint, &mut toy);
+    let error = error.expect_err("the program has two ranks");
+    assert!(matches!(*error.fault, ExecFault::SmallGroup { group: 0, n_ranks: 1 }), "{error}");
     alone.close();
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use pp_comm::{MemorySpec, execute, memory_fabric};
+use pp_comm::{Boundaries, Group, MemorySpec, StepSpec, execute, memory_fabric};
 use pp_model::{ChunkSpec, DType, GptStage, IGNORE, MicroBatch};
 use pp_schedule::{
     GPipeBackward, LayerPartition, ScheduleConfig, ScheduleKind, ScheduleSpec, VerifiedProgram, lower::lanes, verify,
@@ -42,8 +42,10 @@ fn run_rank(
     let chunks = placement.stages_of(rank).map(|stage| ChunkSpec::new(&partition, stage)).collect();
     let mut stage = GptStage::new(&model, 2, chunks, &numbers(DType::F32))?;
     stage.set_step(inputs.to_vec())?;
-    let boundary = stage.boundary().clone();
-    execute(&verified.certified(rank), 0, &mut member.endpoint, &boundary, &mut stage)?;
+    let boundaries = Boundaries::same(stage.boundary().clone());
+    let group = Group::all(config.pp(), rank).ok_or("a rank of the pipeline")?;
+    let spec = StepSpec { step: 0, group: &group, boundaries: &boundaries };
+    execute(&verified.certified(rank), spec, &mut member.endpoint, &mut stage)?;
     member.close();
     Ok(stage)
 }
