@@ -9,6 +9,7 @@ use crate::config::TrainConfig;
 use crate::data::Text;
 use crate::optimizer::Optimizer;
 use crate::programs::Programs;
+use crate::stop::Stop;
 
 /// Which of the two programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,6 +26,8 @@ pub(crate) struct Trainer<'a> {
     pub(crate) member: &'a mut Member,
     pub(crate) stage: GptStage,
     pub(crate) optimizer: Optimizer,
+    /// Whether this rank was asked to stop.
+    pub(crate) stop: Stop,
     programs: Programs,
     /// The ranks of this one's pipeline.
     pipeline: Group,
@@ -40,6 +43,7 @@ impl<'a> Trainer<'a> {
         text: &'a Text,
         programs: Programs,
         member: &'a mut Member,
+        stop: &Stop,
     ) -> Result<Self> {
         let rank: Rank = member.endpoint.rank();
         let stages = config.plan.placement().stages_of(rank);
@@ -49,8 +53,8 @@ impl<'a> Trainer<'a> {
         let optimizer = Optimizer::new(&stage, config.adam)?;
         let n_ranks = config.plan.n_ranks();
         let pipeline = Group::all(n_ranks, rank).with_context(|| format!("rank {rank} is not one of {n_ranks}"))?;
-        let recording = Recording::default();
-        Ok(Self { config, text, member, stage, optimizer, programs, pipeline, recording, n_runs: 0 })
+        let (stop, recording) = (stop.clone(), Recording::default());
+        Ok(Self { config, text, member, stage, optimizer, stop, programs, pipeline, recording, n_runs: 0 })
     }
 
     /// Runs a program on these microbatches.
