@@ -91,8 +91,12 @@ mod tests {
 
     #[test]
     fn refusals_are_by_what_is_refused() {
-        let missing =
-            Refusal::Missing { missing: vec![Rank(1)], n_ranks: 2, limit: Duration::from_secs(1), strangers: 0 };
+        let missing = Refusal::Missing {
+            missing: vec![Rank(1)],
+            n_ranks: 2,
+            limit: Duration::from_secs(1),
+            strangers: Vec::new(),
+        };
         assert_eq!(Failure::of(&RendezvousError::Refused(missing).into()), Failure::Lost);
         let twice = Refusal::Duplicate { rank: Rank(1) };
         assert_eq!(Failure::of(&RendezvousError::Refused(twice).into()), Failure::Invalid);
