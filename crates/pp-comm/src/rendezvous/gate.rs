@@ -25,6 +25,10 @@ const MAX_CALLERS: usize = 128;
 /// The most connections taken in before those that are there are looked at again.
 const AT_ONCE: usize = 64;
 
+/// Connections that the system keeps until they are looked at: all ranks of a large run may call at once, and whoever finds
+/// no room calls again only a second later.
+const BACKLOG: i32 = 4096;
+
 /// Pause of a listener between two looks that found nothing.
 pub(super) const POLL: Duration = Duration::from_millis(1);
 
@@ -58,12 +62,9 @@ pub(super) struct Gate<'a> {
 
 impl<'a> Gate<'a> {
     /// A gate at a listener, which must not block.
-    pub(super) const fn new(
-        listener: &'a TcpListener,
-        purpose: Purpose,
-        secret: Option<&'a Secret>,
-        run: u128,
-    ) -> Self {
+    pub(super) fn new(listener: &'a TcpListener, purpose: Purpose, secret: Option<&'a Secret>, run: u128) -> Self {
+        // A listener that the system does not let grow does with what it has.
+        let _ = rustix::net::listen(listener, BACKLOG);
         Self { listener, purpose, secret, run, callers: VecDeque::new() }
     }
 

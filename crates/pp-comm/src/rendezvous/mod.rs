@@ -14,6 +14,7 @@
 //! | host | rank | `Challenge`, then `Proven` or `Refused` | at once |
 //! | host | rank | `Welcome` or `Refused` | once all ranks are there, or the run cannot start |
 //! | rank | rank | `Link`, `Challenge`, `Proof`, `Proven` | after the welcome, on every link, by its source |
+//! | rank | rank | `Way` | then: both agree on what the link goes through |
 //! | rank | host | `Barrier`, `AllGather` | with each collective |
 //! | host | rank | `Part` (one per rank), or `Mismatch`, `Expired` | once a collective is complete, or cannot be |
 //! | rank | host | `Beat` | several times per heartbeat |

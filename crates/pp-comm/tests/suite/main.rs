@@ -13,6 +13,7 @@ mod mesh;
 mod p2p;
 mod pipelines;
 mod policies;
+mod process;
 mod random;
 mod rendezvous;
 mod replay;

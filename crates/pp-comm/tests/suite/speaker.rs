@@ -17,6 +17,7 @@ pub(crate) const REFUSED: u8 = 3;
 pub(crate) const BARRIER: u8 = 5;
 pub(crate) const LOST: u8 = 8;
 const LINK: u8 = 4;
+const WAY: u8 = 18;
 pub(crate) const PART: u8 = 7;
 pub(crate) const CHALLENGE: u8 = 12;
 pub(crate) const PROOF: u8 = 13;
@@ -86,7 +87,7 @@ impl Claim {
         bytes
     }
 
-    /// Makes a link to a rank at an address.
+    /// Makes a link to a rank at an address, and has it use the connection itself.
     pub(crate) fn link(&self, address: SocketAddr, run: u128, channel: Channel) -> io::Result<Speaker> {
         let mut speaker = Speaker::call(address)?;
         let hello = self.link_hello(run, channel);
@@ -95,6 +96,8 @@ impl Claim {
         speaker.say(PROOF, &prove(self.secret.as_ref(), [LINKING, CALLER], &hello, &challenge))?;
         let proof = speaker.hear_until(PROVEN)?;
         assert_eq!(proof, prove(self.secret.as_ref(), [LINKING, CALLED], &hello, &challenge));
+        speaker.say(WAY, &1u32.to_le_bytes())?;
+        speaker.hear_until(WAY)?;
         Ok(speaker)
     }
 

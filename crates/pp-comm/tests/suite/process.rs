@@ -1,0 +1,114 @@
+//! A host in a process of its own, stopped and killed: this binary once more, as the one test below that is a part of others.
+
+use std::io::{BufRead, BufReader};
+use std::net::{SocketAddr, TcpListener};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::common::{AT_ONCE, PATIENCE, each};
+use pp_comm::{CommError, Host, HostSpec, JoinSpec, Member, Transports, join};
+use pp_schedule::Rank;
+use rustix::process::{Pid, Signal, kill_process};
+
+const N_RANKS: u32 = 2;
+/// What the host bears; the ranks bear far more.
+const HEARTBEAT: Duration = Duration::from_secs(1);
+/// Stands before the address in what the host's process prints.
+const ADDRESS: &str = "the host is at ";
+/// Tells that process that it was started by a test.
+const MARK: &str = "PP_COMM_TEST_HOST";
+
+#[test]
+#[ignore = "a part of other tests: the process that they stop and kill"]
+fn hosts_for_another_test() {
+    if std::env::var_os(MARK).is_none() {
+        return;
+    }
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let (n_ranks, certificates, run_name) = (N_RANKS, Vec::new(), String::new());
+    let spec = HostSpec { n_ranks, certificates, deadline: PATIENCE, heartbeat: HEARTBEAT, secret: None, run_name };
+    let host = Host::spawn(listener, spec).expect("a host");
+    println!("{ADDRESS}{}", host.address());
+    host.wait(PATIENCE).expect("all have left");
+}
+
+/// A process that does not outlive the test.
+struct Process(Child);
+
+impl Process {
+    fn start() -> (Self, SocketAddr) {
+        let mut command = Command::new(std::env::current_exe().expect("this binary"));
+        command.args(["--exact", "process::hosts_for_another_test", "--ignored", "--nocapture"]);
+        let mut process = Self(command.env(MARK, "1").stdout(Stdio::piped()).spawn().expect("started"));
+        let lines = BufReader::new(process.0.stdout.take().expect("piped")).lines();
+        let mut address = lines.filter_map(|line| Some(line.ok()?.split_once(ADDRESS)?.1.parse().expect("an address")));
+        let address = address.next().expect("it says where it is");
+        (process, address)
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.0), signal).expect("it runs");
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // An error means that it has ended already.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn member(address: SocketAddr, rank: u32) -> Member {
+    let spec = JoinSpec {
+        host: address.into(),
+        rank: Rank(rank),
+        n_ranks: N_RANKS,
+        fingerprints: Vec::new(),
+        channels: Vec::new(),
+        deadline: PATIENCE,
+        heartbeat: PATIENCE,
+        transports: Transports::Auto,
+        rough: None,
+        secret: None,
+        run_name: String::new(),
+    };
+    join(&spec).expect("all ranks join").member
+}
+
+/// What it slept through does not count against the others: it first takes in what they sent meanwhile.
+#[test]
+fn a_host_that_was_stopped_holds_nobodys_silence_against_them() {
+    let (process, address) = Process::start();
+    each(vec![0, 1], |rank| {
+        let mut member = member(address, rank);
+        if rank == 0 {
+            process.signal(Signal::STOP);
+            thread::sleep(HEARTBEAT * 3);
+            process.signal(Signal::CONT);
+        }
+        for _ in 0..3 {
+            member.control.barrier().expect("nobody is lost");
+            thread::sleep(HEARTBEAT / 2);
+        }
+        member.close();
+    });
+}
+
+#[test]
+fn a_host_that_was_killed_is_lost_at_once_and_its_port_is_free() {
+    let (process, address) = Process::start();
+    each(vec![0, 1], |rank| {
+        let mut member = member(address, rank);
+        if rank == 0 {
+            process.signal(Signal::KILL);
+        }
+        let start = Instant::now();
+        let error = member.control.barrier().expect_err("the host is gone");
+        let CommError::PeerLost { rank: Rank(0), reason } = &error else { panic!("{error}") };
+        assert!(reason.contains("closed its connection") && start.elapsed() < AT_ONCE, "{error}");
+    });
+    drop(process);
+    TcpListener::bind(address).expect("the port is free at once");
+}
