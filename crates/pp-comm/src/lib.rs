@@ -65,6 +65,7 @@
 
 mod alarm;
 mod board;
+pub mod collectives;
 mod control;
 mod deadline;
 mod endpoint;
@@ -79,6 +80,7 @@ mod message;
 #[cfg(all(test, loom))]
 mod models;
 pub mod p2p;
+mod pieces;
 mod rendezvous;
 mod round;
 mod sync;

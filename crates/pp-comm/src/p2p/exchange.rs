@@ -83,12 +83,12 @@ impl<'a> Exchange<'a> {
 pub struct Sending(SendTicket);
 
 impl Sending {
-    /// Waits until it is complete.
+    /// Waits until it is complete; gives the buffer back.
     ///
     /// # Errors
     /// As [`Endpoint::wait_send`].
-    pub fn wait(self, endpoint: &mut Endpoint) -> Result<(), CommError> {
-        endpoint.wait_send(self.0).map(drop)
+    pub fn wait(self, endpoint: &mut Endpoint) -> Result<Buffer, CommError> {
+        endpoint.wait_send(self.0)
     }
 }
 
@@ -127,14 +127,14 @@ impl InFlight {
         }
     }
 
-    /// Waits until it is complete; gives the message of a receive.
+    /// Waits until it is complete; gives what was sent back, or what has arrived.
     ///
     /// # Errors
     /// As [`Sending::wait`] and [`Receiving::wait`].
-    pub fn wait(self, endpoint: &mut Endpoint) -> Result<Option<Buffer>, CommError> {
+    pub fn wait(self, endpoint: &mut Endpoint) -> Result<Buffer, CommError> {
         match self {
-            Self::Send(send) => send.wait(endpoint).map(|()| None),
-            Self::Receive(receive) => receive.wait(endpoint).map(Some),
+            Self::Send(send) => send.wait(endpoint),
+            Self::Receive(receive) => receive.wait(endpoint),
         }
     }
 }
