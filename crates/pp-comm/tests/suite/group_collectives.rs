@@ -71,15 +71,17 @@ fn channels_of_all(n_ranks: u32) -> Vec<Channel> {
     Group::all(n_ranks, Rank(0)).expect("rank 0").collective_channels()
 }
 
-/// A collective that a test asks for.
-#[derive(Clone, Debug)]
+/// A collective that a test asks for, with what each rank gives and what that adds up to.
+#[derive(Clone)]
 struct Asked {
     collective: Collective,
-    dtype: DType,
-    shape: Vec<usize>,
     root: usize,
-    seed: u64,
+    given: Vec<Buffer>,
+    sum: Buffer,
 }
+
+/// What kind of elements, in what shape.
+type Kinds<'a> = (DType, &'a [usize]);
 
 /// One that was started.
 enum Started {
@@ -89,14 +91,15 @@ enum Started {
 }
 
 impl Asked {
-    /// What each rank gives.
-    fn given(&self, n_ranks: usize) -> Vec<Buffer> {
-        (0..n_ranks as u64).map(|place| data(self.dtype, &self.shape, self.seed * 1000 + place)).collect()
+    fn new(collective: Collective, (dtype, shape): Kinds<'_>, n_ranks: u32, root: usize, seed: u64) -> Self {
+        let given: Vec<Buffer> = (0..u64::from(n_ranks)).map(|place| data(dtype, shape, seed * 1000 + place)).collect();
+        let sum = serial_sum(&given);
+        Self { collective, root, given, sum }
     }
 
     fn start(&self, comm: &mut GroupComm, endpoint: &mut Endpoint) -> Result<Started, GroupError> {
-        let (place, n_ranks) = (comm.group().place(), comm.group().n_ranks());
-        let mine = self.given(n_ranks)[place].clone();
+        let place = comm.group().place();
+        let mine = self.given[place].clone();
         Ok(match self.collective {
             Collective::Barrier => Started::Nothing(comm.start_barrier(endpoint)?),
             Collective::AllGather => Started::Many(comm.start_all_gather(endpoint, mine)?),
@@ -117,20 +120,24 @@ impl Asked {
             Started::One(pending) => pending.wait(endpoint).map(|buffer| vec![buffer]),
             Started::Many(pending) => pending.wait(endpoint),
         };
-        let found = found.unwrap_or_else(|error| panic!("{what}, {self:?}: {error}"));
-        let given = self.given(comm.group().n_ranks());
+        let found = found.unwrap_or_else(|error| panic!("{what}, {self}: {error}"));
         let expected = match self.collective {
             Collective::Barrier => vec![],
-            Collective::AllGather => given,
-            Collective::AllReduce => vec![serial_sum(&given)],
+            Collective::AllGather => self.given.clone(),
+            Collective::AllReduce => vec![self.sum.clone()],
             Collective::ReduceScatter => {
-                let sum = serial_sum(&given);
-                vec![part_of(&sum, comm.share(sum.boundary().n_elements()))]
+                vec![part_of(&self.sum, comm.share(self.sum.boundary().n_elements()))]
             }
-            Collective::Broadcast => vec![given[self.root].clone()],
+            Collective::Broadcast => vec![self.given[self.root].clone()],
         };
-        assert_eq!(found.len(), expected.len(), "{what}, {self:?}");
-        assert!(found.iter().zip(&expected).all(|(found, expected)| same(found, expected)), "{what}, {self:?}");
+        assert_eq!(found.len(), expected.len(), "{what}, {self}");
+        assert!(found.iter().zip(&expected).all(|(found, expected)| same(found, expected)), "{what}, {self}");
+    }
+}
+
+impl std::fmt::Display for Asked {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} of {}, root {}", self.collective, self.sum.boundary(), self.root)
     }
 }
 
@@ -153,7 +160,7 @@ fn every_collective_gives_what_a_loop_over_the_ranks_does() {
             let seed = asked.len() as u64;
             let dtype = [DType::F32, DType::F64, DType::I64][asked.len() % 3];
             let root = asked.len() % n_ranks as usize;
-            asked.push(Asked { collective, dtype, shape: shape.clone(), root, seed });
+            asked.push(Asked::new(collective, (dtype, shape), n_ranks, root, seed));
         }
         run(kind, n_ranks, &channels_of_all(n_ranks), |mut member| {
             let mut comm = all(n_ranks, member.endpoint.rank());
@@ -205,7 +212,7 @@ fn collectives_of_many_groups_at_once_do_not_mix() {
                 let collective = COLLECTIVES[random.below(5) as usize];
                 let dtype = [DType::F32, DType::F64, DType::I64][random.below(3) as usize];
                 let root = random.below(groups[group].len() as u64) as usize;
-                (group, Asked { collective, dtype, shape: vec![len], root, seed })
+                (group, Asked::new(collective, (dtype, &[len]), groups[group].len() as u32, root, seed))
             })
             .collect();
         // Across groups ranks must agree on the order of waits; it need not be that of starts.
@@ -254,7 +261,7 @@ fn handles_of_a_group_are_waited_for_in_any_order() {
             let mut comm = all(3, me);
             let asked = |seed| {
                 let collective = if seed % 3 == 2 { Collective::Broadcast } else { Collective::AllReduce };
-                Asked { collective, dtype: DType::F64, shape: vec![10_000], root: 1, seed }
+                Asked::new(collective, (DType::F64, &[10_000]), 3, 1, seed)
             };
             let start = |seed| (seed, asked(seed).start(&mut comm, &mut member.endpoint).expect("started"));
             let mut started: Vec<_> = (0..6).map(start).collect();
@@ -277,8 +284,7 @@ fn a_handle_that_is_dropped_does_not_disturb_what_comes_after() {
             let (endpoint, me) = (&mut member.endpoint, member.control.rank());
             let mut comm = all(3, me);
             for seed in 0..6 {
-                let asked =
-                    Asked { collective: Collective::AllReduce, dtype: DType::F32, shape: vec![20_000], root: 0, seed };
+                let asked = Asked::new(Collective::AllReduce, (DType::F32, &[20_000]), 3, 0, seed);
                 let started = asked.start(&mut comm, endpoint).expect("started");
                 // Each rank drops other ones; the last is waited for by all.
                 if seed == 5 || (seed + u64::from(me.0)) % 3 != 0 {
@@ -320,7 +326,7 @@ fn a_rank_sends_no_more_than_it_must() {
         for collective in COLLECTIVES {
             run(Kind::Memory(1), n as u32, &channels_of_all(n as u32), |mut member| {
                 let mut comm = all(n as u32, member.endpoint.rank());
-                let asked = Asked { collective, dtype: DType::F32, shape: vec![len], root: 1, seed: n };
+                let asked = Asked::new(collective, (DType::F32, &[len]), n as u32, 1, n);
                 let started = asked.start(&mut comm, &mut member.endpoint).expect("started");
                 asked.check(started, &comm, &mut member.endpoint, "counted");
                 let place = comm.group().place() as u64;
@@ -359,9 +365,8 @@ fn mismatch(kind: Kind, asked: impl Fn(Rank) -> Asked + Sync) -> Vec<GroupError>
 
 #[test]
 fn ranks_that_disagree_all_learn_it_at_once() {
-    let base =
-        |collective, shape: &[usize]| Asked { collective, dtype: DType::F32, shape: shape.to_vec(), root: 0, seed: 0 };
-    for (kind, odd) in ALL.into_iter().flat_map(|kind| [0, 3].map(|odd| (kind, Rank(odd)))) {
+    let base = |collective, shape: &[usize]| Asked::new(collective, (DType::F32, shape), 4, 0, 0);
+    for (kind, odd) in ALL.into_iter().zip([0, 1, 2, 3, 0, 1].map(Rank)) {
         // Some ranks have shares of the same size all the same.
         for (collective, (ours, theirs)) in COLLECTIVES[1..].iter().flat_map(|&collective| {
             [([10], [11]), ([40_000], [40_001]), ([10], [40_000])].map(|lens| (collective, lens))
@@ -377,7 +382,7 @@ fn ranks_that_disagree_all_learn_it_at_once() {
         }
         let errors = mismatch(kind, |me| {
             let dtype = if me == odd { DType::I64 } else { DType::F64 };
-            Asked { dtype, ..base(Collective::AllReduce, &[40_000]) }
+            Asked::new(Collective::AllReduce, (dtype, &[40_000]), 4, 0, 0)
         });
         assert!(errors.iter().all(|error| matches!(error, GroupError::Comm(CommError::WrongBoundary { .. }))));
         for error in mismatch(kind, |me| {
