@@ -127,14 +127,14 @@ impl InFlight {
         }
     }
 
-    /// Waits until it is complete; gives what was sent back, or what has arrived.
+    /// Waits until it is complete; gives the message of a receive.
     ///
     /// # Errors
     /// As [`Sending::wait`] and [`Receiving::wait`].
-    pub fn wait(self, endpoint: &mut Endpoint) -> Result<Buffer, CommError> {
+    pub fn wait(self, endpoint: &mut Endpoint) -> Result<Option<Buffer>, CommError> {
         match self {
-            Self::Send(send) => send.wait(endpoint),
-            Self::Receive(receive) => receive.wait(endpoint),
+            Self::Send(send) => send.wait(endpoint).map(|_| None),
+            Self::Receive(receive) => receive.wait(endpoint).map(Some),
         }
     }
 }
