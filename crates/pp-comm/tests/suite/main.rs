@@ -5,6 +5,7 @@ mod auth;
 mod collectives;
 mod common;
 mod conformance;
+mod contract;
 mod executor;
 mod group_collectives;
 mod heartbeat;
