@@ -8,7 +8,11 @@
 //! - [`Control`]: a barrier and the exchange of small values in rank order;
 //! - [`Host`] and [`join`]: how processes find each other, check that they run the same program, and make every link
 //!   before step 0;
-//! - [`execute`]: runs a [`CertifiedProgram`](pp_schedule::CertifiedProgram) over an endpoint, calling a [`StageCompute`].
+//! - [`Group`] and [`mesh`]: the ranks of a run by tensor, data and pipeline axis; nothing uses a group that it was not given;
+//! - [`p2p`]: transfers posted together, and Megatron's point-to-point methods over a ring;
+//! - [`collectives`]: what the ranks of a group do together with tensors, waiting or as a handle;
+//! - [`execute`]: runs a [`CertifiedProgram`](pp_schedule::CertifiedProgram) over an endpoint, calling a [`StageCompute`];
+//! - [`contract`]: a step as HyperParallel has it, from the batch to averaged gradients.
 //!
 //! # Example
 //! Two ranks in two threads run a schedule whose stages add one:
@@ -65,6 +69,8 @@
 
 mod alarm;
 mod board;
+pub mod collectives;
+pub mod contract;
 mod control;
 mod deadline;
 mod endpoint;
@@ -79,6 +85,7 @@ mod message;
 #[cfg(all(test, loom))]
 mod models;
 pub mod p2p;
+mod pieces;
 mod rendezvous;
 mod round;
 mod sync;

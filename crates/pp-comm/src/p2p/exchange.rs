@@ -83,12 +83,12 @@ impl<'a> Exchange<'a> {
 pub struct Sending(SendTicket);
 
 impl Sending {
-    /// Waits until it is complete.
+    /// Waits until it is complete; gives the buffer back.
     ///
     /// # Errors
     /// As [`Endpoint::wait_send`].
-    pub fn wait(self, endpoint: &mut Endpoint) -> Result<(), CommError> {
-        endpoint.wait_send(self.0).map(drop)
+    pub fn wait(self, endpoint: &mut Endpoint) -> Result<Buffer, CommError> {
+        endpoint.wait_send(self.0)
     }
 }
 
@@ -133,7 +133,7 @@ impl InFlight {
     /// As [`Sending::wait`] and [`Receiving::wait`].
     pub fn wait(self, endpoint: &mut Endpoint) -> Result<Option<Buffer>, CommError> {
         match self {
-            Self::Send(send) => send.wait(endpoint).map(|()| None),
+            Self::Send(send) => send.wait(endpoint).map(|_| None),
             Self::Receive(receive) => receive.wait(endpoint).map(Some),
         }
     }

@@ -225,7 +225,7 @@ impl RingComm {
         // The peer may wait for its own send first, whose receive here is not posted before its shapes are known.
         self.size(endpoint, Direction::Forward)?;
         self.size(endpoint, Direction::Backward)?;
-        Ok(send.frames.into_iter().try_for_each(|frame| frame.wait(endpoint))?)
+        Ok(send.frames.into_iter().try_for_each(|frame| frame.wait(endpoint).map(drop))?)
     }
 
     /// Waits for a message whose receive a call started.

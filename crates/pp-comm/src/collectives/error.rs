@@ -1,0 +1,70 @@
+//! What can go wrong in a group.
+
+use pp_schedule::Rank;
+
+use crate::error::{Collective, CommError};
+use crate::message::{Boundary, BufferError};
+
+/// Why a collective did not do its work.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum GroupError {
+    /// A message did not come through, or another rank asks for something else: [`CommError::WrongMessage`] says for
+    /// which collective, [`CommError::WrongBoundary`] of which type and shape.
+    #[error(transparent)]
+    Comm(#[from] CommError),
+    /// Ranks have another root in mind.
+    #[error(
+        "{collective} {round} of group {group}: rank {rank} takes place {theirs} for the root, but this rank takes place \
+         {ours}"
+    )]
+    Root {
+        /// The collective.
+        collective: Collective,
+        /// The group.
+        group: u32,
+        /// Its number among the collectives of the group.
+        round: u64,
+        /// The rank that differs.
+        rank: Rank,
+        /// Its root.
+        theirs: usize,
+        /// This rank's.
+        ours: usize,
+    },
+    /// A root that is not in the group.
+    #[error("place {root} is to be the root, but group {group} has the places 0 to {}", n_ranks - 1)]
+    NoSuchRoot {
+        /// The place.
+        root: usize,
+        /// The group.
+        group: u32,
+        /// Its ranks.
+        n_ranks: usize,
+    },
+    /// A root that gives nothing, or another rank that does.
+    #[error("place {root} is the root of a broadcast, and it alone gives a buffer; place {place} {}",
+        if *gives { "gives one too" } else { "is it and gives none" })]
+    Giver {
+        /// The root.
+        root: usize,
+        /// This rank's place.
+        place: usize,
+        /// Whether it gives a buffer.
+        gives: bool,
+    },
+    /// A buffer that is not what it was said to be.
+    #[error("{expected} is to be given, but the buffer is {given}")]
+    Given {
+        /// What it should be.
+        expected: Boundary,
+        /// What it is.
+        given: Boundary,
+    },
+}
+
+impl From<BufferError> for GroupError {
+    fn from(error: BufferError) -> Self {
+        Self::Comm(error.into())
+    }
+}

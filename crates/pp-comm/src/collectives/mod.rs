@@ -1,0 +1,32 @@
+//! What the ranks of a group do together: barrier, broadcast, all-reduce, all-gather and reduce-scatter, over the
+//! group's own channels.
+//!
+//! Each waits, or gives a handle that is waited for later. All ranks of a group must ask for the same ones in the same
+//! order; they may wait for them in any. Sums are taken in the order of the group's ranks for every element, whatever
+//! the size: the result is that of a loop over the ranks, to the bit.
+//!
+//! A collective begins with a word from each rank to each other: which one it is, of what type and shape. So ranks that
+//! disagree all learn it, instead of some of them waiting for the others. Large tensors then go in shares, one per
+//! rank, so that each rank sends no more than it must:
+//!
+//! | collective of `S` bytes over `n` ranks | a rank sends |
+//! |---|---|
+//! | all-gather (`S` from each) | `(n - 1) S` |
+//! | reduce-scatter | `(n - 1) / n S` |
+//! | all-reduce | `2 (n - 1) / n S`: a reduce-scatter, then an all-gather of the shares |
+//! | broadcast | the root `S`, the others `(n - 2) / (n - 1) S`: a share to each, and theirs to each other |
+//!
+//! Small ones go whole, in one round: an all-reduce sends `(n - 1) S` then, a broadcast's root as much and the others
+//! nothing. The words add 88 bytes per rank.
+
+mod comm;
+mod error;
+mod job;
+mod offer;
+mod pending;
+mod round;
+mod shares;
+
+pub use comm::GroupComm;
+pub use error::GroupError;
+pub use pending::Pending;
