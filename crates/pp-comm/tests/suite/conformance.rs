@@ -204,6 +204,32 @@ fn another_message_than_expected_is_an_error_that_names_both() {
     }
 }
 
+/// A message sent twice stands where the next one is expected.
+#[test]
+fn a_duplicated_message_is_an_error_at_once() {
+    for kind in EVERY {
+        let told = meeting(2);
+        run(kind, 2, &[FORTH], |mut member| {
+            let (endpoint, start) = (&mut member.endpoint, Instant::now());
+            let [first, second] = [0, 1].map(|microbatch| envelope(FORTH, 2, microbatch));
+            if endpoint.rank() == Rank(0) {
+                for _ in 0..2 {
+                    let ticket = endpoint.post_send(FORTH, first, floats(6, 0.0)).expect("posted");
+                    endpoint.wait_send(ticket).expect("sent: it is the receiver who minds");
+                }
+            } else {
+                let tickets = [first, second].map(|e| endpoint.post_recv(FORTH, e, floats_of(6)).expect("posted"));
+                let [first_come, second_come] = tickets.map(|ticket| endpoint.wait_recv(ticket));
+                assert_eq!(first_come, Ok(floats(6, 0.0)), "{kind:?}");
+                let (expected, found) = (second.into(), first.into());
+                assert_eq!(second_come, Err(CommError::WrongMessage { channel: FORTH, expected, found }), "{kind:?}");
+            }
+            assert!(start.elapsed() < AT_ONCE, "{kind:?}");
+            told.wait();
+        });
+    }
+}
+
 #[test]
 fn a_lost_message_ends_in_a_deadline_that_names_it() {
     for kind in EVERY {

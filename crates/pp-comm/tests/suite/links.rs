@@ -132,6 +132,26 @@ fn a_source_that_leaves_takes_nothing_back() {
     }
 }
 
+/// The source ends in the middle of a message.
+#[test]
+fn a_message_that_is_cut_off_is_a_loss_at_once() {
+    for kind in LINKS {
+        run(kind, 2, &[FORTH], |mut member| {
+            let endpoint = &mut member.endpoint;
+            if endpoint.rank() == Rank(0) {
+                let ticket = endpoint.post_send(FORTH, envelope(FORTH, 0, 0), floats(LARGE, 0.0)).expect("posted");
+                drop(ticket);
+                return;
+            }
+            let start = Instant::now();
+            let ticket = endpoint.post_recv(FORTH, envelope(FORTH, 0, 0), floats_of(LARGE)).expect("posted");
+            let error = endpoint.wait_recv(ticket).expect_err("half of it is missing");
+            assert!(matches!(error, CommError::PeerLost { rank: Rank(0), .. }), "{kind:?}: {error}");
+            assert!(start.elapsed() < AT_ONCE, "{kind:?}");
+        });
+    }
+}
+
 /// What two ranks that were started differently come to.
 #[test]
 fn both_ends_agree_on_what_a_link_goes_over_or_both_say_why_not() {

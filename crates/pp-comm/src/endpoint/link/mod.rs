@@ -214,9 +214,12 @@ impl Shared {
             }
             if moved {
                 spin.restart();
+            } else if self.parker.is_worth_spinning(core.interest()) && spin.turn() {
                 continue;
             }
-            if self.parker.is_worth_spinning(core.interest()) && spin.turn() {
+            // A peer that drips for ever ends here too.
+            let Some(left) = deadline.remaining() else { return Ok(None) };
+            if moved {
                 continue;
             }
             let armed = self.parker.arm();
@@ -226,7 +229,6 @@ impl Shared {
                 return found.map(Some);
             }
             if !moved {
-                let Some(left) = deadline.remaining() else { return Ok(None) };
                 self.parker.park(armed, core.interest(), NAP.min(left));
             }
         }

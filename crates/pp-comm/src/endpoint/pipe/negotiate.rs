@@ -162,3 +162,82 @@ impl Read for Patient<'_> {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::net::TcpListener;
+    use std::thread;
+    use std::time::{Duration, Instant};
+
+    use super::*;
+
+    const RING: usize = 4096;
+
+    fn connected() -> (TcpStream, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let dialled = TcpStream::connect(listener.local_addr().expect("bound")).expect("it listens");
+        (dialled, listener.accept().expect("it was dialled").0)
+    }
+
+    fn soon() -> Deadline {
+        Deadline::after(Duration::from_secs(20))
+    }
+
+    /// What the source comes to when the destination says it is elsewhere, and then whatever it likes.
+    fn offer_to(boot: Vec<u8>, address: Vec<u8>, ours: Transports) -> io::Result<Option<Producer>> {
+        let (mut source, mut destination) = connected();
+        let peer = thread::spawn(move || {
+            let word = Payload::default().u32(0).bytes(&boot).bytes(&address).step(&Ok(()));
+            say(&mut destination, word, soon()).expect("it is connected");
+            hear(&mut destination, soon()).expect("what it may use");
+            let delivered = Fields(&hear(&mut destination, soon()).expect("how it went")).step().expect("a step");
+            say(&mut destination, Payload::default().step(&delivered), soon()).expect("it is connected");
+        });
+        let offered = offer(&mut source, ours, RING, soon());
+        peer.join().expect("it is told everything");
+        offered
+    }
+
+    #[test]
+    fn what_is_out_of_reach_leaves_the_connection_or_is_an_error_that_says_why() {
+        let far = (b"another boot".to_vec(), vec![1; ADDRESS_BYTES], "different machines");
+        let closed_off = (boot_id(), vec![1; ADDRESS_BYTES], "mailbox");
+        let senseless = (boot_id(), vec![1; 3], "32 bytes");
+        for (boot, address, why) in [far, closed_off, senseless] {
+            let auto = offer_to(boot.clone(), address.clone(), Transports::Auto);
+            assert!(auto.expect("there is the connection").is_none(), "{why}");
+            let error = offer_to(boot, address, Transports::SharedMemory).expect_err("it must be shared memory");
+            assert!(error.to_string().contains(why), "{error}");
+            assert!(error.to_string().ends_with("sockets work everywhere"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_peer_that_promises_memory_and_sends_none_is_not_believed() {
+        let (mut source, mut destination) = connected();
+        let peer = thread::spawn(move || {
+            say(&mut source, Payload::default().u32(0), soon()).expect("it is connected");
+            say(&mut source, Payload::default().step(&Ok(())), soon()).expect("it is connected");
+            hear(&mut source, soon()).expect("what it may use");
+            Fields(&hear(&mut source, soon()).expect("how it went")).step().expect("a step")
+        });
+        assert!(accept(&mut destination, Transports::Auto, soon()).expect("there is the connection").is_none());
+        let told = peer.join().expect("it is told").expect_err("nothing came");
+        assert!(told.contains("mailbox"), "{told}");
+    }
+
+    #[test]
+    fn silence_and_nonsense_end_in_time() {
+        let (mut source, mut destination) = connected();
+        let start = Instant::now();
+        let short = || Deadline::after(Duration::from_millis(100));
+        let error = accept(&mut destination, Transports::Auto, short()).expect_err("nobody says anything");
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut, "{error}");
+        assert!(start.elapsed() < Duration::from_secs(10));
+        // Bytes without end, which are no frame.
+        thread::spawn(move || while source.write_all(b"P").is_ok() && start.elapsed() < Duration::from_secs(20) {});
+        let error = accept(&mut destination, Transports::Auto, soon()).expect_err("that is no frame");
+        assert_eq!(error.kind(), io::ErrorKind::InvalidData, "{error}");
+    }
+}
