@@ -1,6 +1,6 @@
 //! A command with all its processes: watched with deadlines, and ended with the test that started it.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, Stdio};
@@ -110,7 +110,7 @@ impl Job {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let token = format!("{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
         let temp = Scratch::new();
-        for inherited in ["PP_RANK", "PP_WORLD_SIZE", "PP_RENDEZVOUS_FILE", "PP_STDIN_GUARD"] {
+        for inherited in places() {
             // Unless the test itself has set it.
             if !command.get_envs().any(|(name, _)| name == inherited) {
                 command.env_remove(inherited);
@@ -241,6 +241,15 @@ impl std::fmt::Display for Finished {
         writeln!(f, "exit code {:?}, signal {:?}", self.code, self.signal)?;
         write!(f, "-- stdout\n{}\n-- stderr\n{}", self.stdout.join("\n"), self.stderr.join("\n"))
     }
+}
+
+/// Variables by which whoever runs the tests may have a place in a world itself.
+fn places() -> Vec<OsString> {
+    let whole = ["RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"];
+    let start = ["PP_", "SLURM_", "OMPI_", "PMIX_", "TORCHELASTIC_"];
+    let is_place = |name: &str| whole.contains(&name) || start.iter().any(|start| name.starts_with(start));
+    let names = std::env::vars_os().map(|(name, _)| name);
+    names.filter(|name| name.to_str().is_some_and(is_place)).collect()
 }
 
 fn send(pid: i32, signal: Signal) {

@@ -1,5 +1,6 @@
 //! What was typed. Nothing here is checked beyond its type; [`crate::TrainConfig`] does that.
 
+use std::net::IpAddr;
 use std::path::PathBuf;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
@@ -204,6 +205,14 @@ pub struct Args {
     #[arg(long, value_name = "SECONDS", default_value_t = 60.0, allow_hyphen_values = true, help_heading = "Machine")]
     pub timeout: f64,
 
+    /// How long another rank may give no sign of life before it counts as frozen
+    #[arg(long, value_name = "SECONDS", default_value_t = 10.0, allow_hyphen_values = true, help_heading = "Machine")]
+    pub heartbeat: f64,
+
+    /// What messages between ranks go through: auto, socket, shm (shared memory, within one host)
+    #[arg(long, value_name = "NAME", default_value = "auto", help_heading = "Machine")]
+    pub transport: String,
+
     /// Write a JSON line per step
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub metrics: Option<PathBuf>,
@@ -228,9 +237,32 @@ pub struct Args {
     #[arg(long, value_name = "N", env = "PP_WORLD_SIZE", hide_env_values = true, help_heading = "World")]
     pub world_size: Option<u32>,
 
+    /// Who says which rank this process is: auto, flags, torchrun, slurm, openmpi, single
+    ///
+    /// With auto, all of them are looked at, and refused where they contradict each other.
+    #[arg(long, value_name = "SOURCE", default_value = "auto", env = "PP_LAUNCHER", hide_env_values = true)]
+    #[arg(help_heading = "World")]
+    pub launcher: String,
+
     /// File through which rank 0 tells the others its address
     #[arg(long, value_name = "FILE", env = "PP_RENDEZVOUS_FILE", hide_env_values = true, help_heading = "World")]
     pub rendezvous_file: Option<PathBuf>,
+
+    /// Where rank 0 listens and the others find it, instead of what the source of the rank says
+    #[arg(long, value_name = "HOST:PORT", env = "PP_RENDEZVOUS", hide_env_values = true, help_heading = "World")]
+    pub rendezvous: Option<String>,
+
+    /// The port alone, with the host that the source of the rank says
+    #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..), help_heading = "World")]
+    pub rendezvous_port: Option<u16>,
+
+    /// Address of this machine that rank 0 listens on [default: loopback, or that of --rendezvous]
+    #[arg(long, value_name = "ADDRESS", help_heading = "World")]
+    pub bind: Option<IpAddr>,
+
+    /// File with the secret that all ranks share, 64 hexadecimal digits, for its owner alone [or PP_SECRET]
+    #[arg(long, value_name = "FILE", env = "PP_SECRET_FILE", hide_env_values = true, help_heading = "World")]
+    pub secret_file: Option<PathBuf>,
 }
 
 impl Args {

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use pp_comm::Transports;
 use pp_model::{GptConfig, GptOptions};
 use pp_schedule::LayerPartition;
 
@@ -13,7 +14,7 @@ use crate::invalid::{Invalid, refuse};
 use crate::lr::LrSchedule;
 use crate::nearest::{Refusal, Try};
 use crate::plan::{FilePlan, Plan, read_file};
-use crate::world::Place;
+use crate::world::{Environment, Place};
 
 /// The number of tokens: bytes.
 pub const VOCAB: usize = 256;
@@ -71,32 +72,47 @@ pub struct TrainConfig {
     pub(crate) clip: Option<f64>,
     pub(crate) threads: usize,
     pub(crate) timeout: Duration,
+    pub(crate) heartbeat: Duration,
+    pub(crate) transports: Transports,
     pub(crate) metrics: Option<PathBuf>,
     pub(crate) trace: Option<TraceRequest>,
     pub(crate) dry_run: bool,
 }
 
 impl TrainConfig {
-    /// Checks what was typed.
+    /// Checks what was typed, for a process that no launcher has started.
     ///
     /// # Errors
     /// [`Invalid`], for the first thing that makes no run.
     pub fn new(args: &Args) -> Result<Self, Invalid> {
+        Self::within(args, &Environment::default())
+    }
+
+    /// Checks what was typed, for a process with these variables, from which it may have its place.
+    ///
+    /// # Errors
+    /// As [`TrainConfig::new`].
+    pub fn within(args: &Args, env: &Environment) -> Result<Self, Invalid> {
         // Once: whatever else is changed to find what works, the file stays what it is.
         let file = read_file(args)?;
-        let check = |args: &Args, share_of_memory| Self::check(args, file.as_ref(), share_of_memory);
+        let check = |args: &Args, share_of_memory| Self::check(args, env, file.as_ref(), share_of_memory);
         check(args, footprint::ALL)
             .map_err(|refusal| refusal.advise(args, |args| check(args, footprint::ADVISED).is_ok()))
     }
 
-    fn check(args: &Args, file: Option<&Arc<FilePlan>>, share_of_memory: f64) -> Result<Self, Refusal> {
+    fn check(
+        args: &Args,
+        env: &Environment,
+        file: Option<&Arc<FilePlan>>,
+        share_of_memory: f64,
+    ) -> Result<Self, Refusal> {
         check_sizes(args)?;
         check_not_there_yet(args)?;
         let plan = Plan::new(args, file)?;
         let model = model(args)?;
         let layers = crate::layers::partition(args, &model, plan.placement())?;
-        let place = Place::new(args, &plan)?;
-        let threads = threads(args, plan.n_ranks())?;
+        let place = Place::new(args, env, &plan)?;
+        let threads = threads(args, place.local_size().unwrap_or(plan.n_ranks()))?;
         let config = Self {
             plan,
             layers,
@@ -111,7 +127,9 @@ impl TrainConfig {
             adam: adam(args)?,
             clip: clip(args)?,
             threads,
-            timeout: timeout(args)?,
+            timeout: seconds("--timeout", args.timeout, 60)?,
+            heartbeat: seconds("--heartbeat", args.heartbeat, 10)?,
+            transports: transports(args)?,
             metrics: args.metrics.clone(),
             trace: trace(args)?,
             dry_run: args.dry_run,
@@ -281,7 +299,7 @@ fn clip(args: &Args) -> Result<Option<f64>, Invalid> {
     Ok((clip > 0.0).then_some(clip))
 }
 
-/// Threads of this rank; the ranks are taken to share one machine.
+/// Threads of this rank beside those of its machine; where nobody says how many there are, all ranks are taken to share it.
 fn threads(args: &Args, n_ranks: u32) -> Result<usize, Invalid> {
     if let Some(threads) = args.threads.filter(|&threads| threads > MAX_THREADS) {
         refuse!("--threads {threads} is too many, at most {MAX_THREADS}");
@@ -309,10 +327,18 @@ fn trace(args: &Args) -> Result<Option<TraceRequest>, Invalid> {
     }
 }
 
-fn timeout(args: &Args) -> Result<Duration, Invalid> {
-    let seconds = args.timeout;
+fn transports(args: &Args) -> Result<Transports, Invalid> {
+    match args.transport.to_ascii_lowercase().as_str() {
+        "auto" => Ok(Transports::Auto),
+        "socket" => Ok(Transports::Socket),
+        "shm" => Ok(Transports::SharedMemory),
+        _ => refuse!("unknown --transport `{}`; known: auto, socket, shm", args.transport),
+    }
+}
+
+fn seconds(flag: &str, seconds: f64, usual: u32) -> Result<Duration, Invalid> {
     if !(seconds > 0.0 && seconds <= MAX_TIMEOUT) {
-        refuse!("--timeout {seconds} is not a positive number of seconds of at most {MAX_TIMEOUT}; usual is 60");
+        refuse!("{flag} {seconds} is not a positive number of seconds of at most {MAX_TIMEOUT}; usual is {usual}");
     }
     Ok(Duration::from_secs_f64(seconds))
 }

@@ -11,7 +11,6 @@ use rustix::fs::Access;
 use crate::config::{TextSource, TrainConfig};
 use crate::invalid::{Invalid, refuse};
 use crate::plan::Plan;
-use crate::world::Place;
 
 /// Links that are followed from one to the next, as many as Linux does.
 const MAX_LINKS: usize = 40;
@@ -21,7 +20,7 @@ const MAX_LINKS: usize = 40;
 /// # Errors
 /// [`Invalid`] when one cannot be used as what it is given for.
 pub(crate) fn check(config: &TrainConfig) -> Result<(), Invalid> {
-    if let Place::Ranked { rendezvous_file, .. } = &config.place {
+    if let Some(rendezvous_file) = config.place.rendezvous_file() {
         check_rendezvous(rendezvous_file)?;
     }
     // Rank 0 writes for all.
@@ -49,8 +48,8 @@ fn inputs(config: &TrainConfig) -> Vec<(&'static str, &Path)> {
     if let TextSource::File(data) = &config.source {
         inputs.push(("--data", data.as_path()));
     }
-    if let Place::Ranked { rendezvous_file, .. } = &config.place {
-        inputs.push(("--rendezvous-file", rendezvous_file.as_path()));
+    if let Some(rendezvous_file) = config.place.rendezvous_file() {
+        inputs.push(("--rendezvous-file", rendezvous_file));
     }
     if let Plan::File(file) = &config.plan {
         inputs.push(("--schedule-csv", file.path()));

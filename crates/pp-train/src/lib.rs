@@ -12,6 +12,7 @@
 //! | `programs` | [`Programs`] of training and validation, and that they are part of what was [proved](prove) |
 //! | `optimizer`, `sync` | AdamW; what ranks tell each other after a step's backwards |
 //! | `clock`, `measure`, `trace` | the clock that ranks share; what stages took, beside what the simulator makes of it; a step written down |
+//! | `stop` | [`Stop`]: signals, and how ranks agree to stop after the same step |
 //! | `trainer` | a rank at work; `step` and `eval` are what it does |
 //! | `train` | [`train()`]: the whole run on one rank; `records`, `outcome`: what it comes to; `report`: what rank 0 tells of it |
 //! | `run` | [`run()`]: from a configuration to the end, rendezvous included |
@@ -47,6 +48,7 @@ mod records;
 mod report;
 mod run;
 mod step;
+mod stop;
 mod sync;
 mod trace;
 mod train;
@@ -66,5 +68,6 @@ pub use programs::{OwnPrograms, Programs, prove};
 pub use records::{FinalRecord, IterationRecord, ValidationRecord};
 pub use report::Report;
 pub use run::run;
+pub use stop::{Stop, StopSignal, Stopped};
 pub use train::train;
-pub use world::Place;
+pub use world::{Environment, Place, Source};

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use clap::Parser;
 use pp_train::args::{Args, one_line};
-use pp_train::{Failure, TrainConfig, run};
+use pp_train::{Environment, Failure, Stop, TrainConfig, run};
 
 const FAILED: u8 = 1;
 const INVALID: u8 = 2;
@@ -15,7 +15,7 @@ const LOST: u8 = 3;
 fn main() -> ExitCode {
     end_on_panic();
     if std::env::var("PP_STDIN_GUARD").is_ok_and(|guard| guard == "1") {
-        end_with_stdin();
+        end_with_launcher();
     }
     let args = match Args::try_parse() {
         Ok(args) => args,
@@ -29,20 +29,27 @@ fn main() -> ExitCode {
         Err(error) => return fail(INVALID, &one_line(&error)),
     };
     match start(&args) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(error) => fail(code_of(&error), &format!("{error:#}")),
     }
 }
 
-fn start(args: &Args) -> Result<()> {
-    let config = TrainConfig::new(args)?;
+fn start(args: &Args) -> Result<ExitCode> {
+    let stop = Stop::on_signals().context("cannot listen for signals")?;
+    let config = TrainConfig::within(args, &Environment::of_process())?;
     if !config.dry_run() {
         rayon::ThreadPoolBuilder::new()
             .num_threads(config.threads())
             .build_global()
             .with_context(|| format!("cannot start --threads {}", config.threads()))?;
     }
-    run(&config)
+    Ok(match run(&config, &stop)? {
+        None => ExitCode::SUCCESS,
+        Some(stopped) => {
+            let _ = io::stderr().write_all(format!("{stopped}\n").as_bytes());
+            ExitCode::from(stopped.by.exit_code())
+        }
+    })
 }
 
 fn code_of(error: &anyhow::Error) -> u8 {
@@ -79,8 +86,12 @@ fn end_on_panic() {
     }));
 }
 
-/// The launcher holds the other end of standard input: when it closes, the launcher is gone and so is the reason to run.
-fn end_with_stdin() {
+/// When the launcher is gone, so is the reason to run. It holds the other end of standard input, which closes with it; a
+/// process that is stopped cannot see that, so the system is asked to kill it too.
+fn end_with_launcher() {
+    // Where it cannot be asked, standard input is what there is.
+    #[cfg(target_os = "linux")]
+    let _ = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL));
     std::thread::spawn(|| {
         let mut ignored = [0; 256];
         let mut stdin = io::stdin().lock();

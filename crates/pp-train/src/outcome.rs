@@ -5,6 +5,7 @@ use pp_schedule::SlotClass;
 
 use crate::measure::{Measured, Predicted, SlowStage, median};
 use crate::records::{IterationRecord, ValidationRecord};
+use crate::stop::Stopped;
 
 /// What a run gives; the same on every rank, wall times aside.
 #[derive(Clone, Debug, PartialEq)]
@@ -13,8 +14,10 @@ pub struct Outcome {
     pub iterations: Vec<IterationRecord>,
     /// The validations, the last one included.
     pub validations: Vec<ValidationRecord>,
-    /// Loss of the last validation.
-    pub validation_loss: f64,
+    /// Loss of the last validation; none where a run was stopped before its first.
+    pub validation_loss: Option<f64>,
+    /// Why it ended before it was done, if it did.
+    pub stopped: Option<Stopped>,
     /// Entropy of the text's bytes one by one.
     pub unigram_entropy: f64,
     /// Hash of the weights before the first step.

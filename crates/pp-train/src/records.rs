@@ -37,8 +37,11 @@ pub struct ValidationRecord {
 pub struct FinalRecord {
     /// Always true: what marks the line.
     pub r#final: bool,
-    /// Loss of the last validation.
-    pub validation_loss: f64,
+    /// The signal that stopped the run before it was done, such as `SIGTERM`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stopped_by: Option<&'static str>,
+    /// Loss of the last validation; none where a run was stopped before its first.
+    pub validation_loss: Option<f64>,
     /// Entropy of the text's bytes one by one, in nats.
     pub unigram_entropy: f64,
     /// Median over the steps.

@@ -1,14 +1,9 @@
 //! From a configuration to the end of the run: the text, the proofs, the meeting with the other ranks, the training.
 
-use std::net::{Ipv4Addr, TcpListener};
-use std::path::Path;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
-use pp_comm::{
-    Control, Host, HostAddress, HostSpec, JoinSpec, Joined, Member, Transports, clear_address, join, publish_address,
-    withdraw_address,
-};
+use anyhow::Result;
+use pp_comm::{Control, Host, HostAddress, HostSpec, JoinSpec, Joined, Member, Secret, join};
 use pp_schedule::{Certificate, Rank};
 use xxhash_rust::xxh3::Xxh3Default;
 
@@ -18,25 +13,24 @@ use crate::files;
 use crate::invalid::Invalid;
 use crate::programs::{OwnPrograms, Programs, prove};
 use crate::report::{self, Report, say};
+use crate::stop::{Stop, Stopped};
 use crate::train::train;
-use crate::world::Place;
 
 /// How long rank 0 gives the others to hear of a loss before it leaves.
 const FAREWELL: Duration = Duration::from_secs(2);
 
-/// How long a rank may be silent before it counts as frozen.
-const HEARTBEAT: Duration = Duration::from_secs(10);
-
-/// Runs what a configuration says; with `--dry-run`, everything up to the start.
+/// Runs what a configuration says, to its end or until a rank is asked to stop; with `--dry-run`, everything up to the start.
+/// Says where it was stopped, if it was.
 ///
 /// # Errors
 /// [`crate::Failure::of`] tells which kind.
-pub fn run(config: &TrainConfig) -> Result<()> {
+pub fn run(config: &TrainConfig, stop: &Stop) -> Result<Option<Stopped>> {
     let text = Text::load(config)?;
     files::check(config)?;
     if config.dry_run {
         prove(&config.plan)?;
-        return say(&report::before(config, &text));
+        say(&report::before(config, &text))?;
+        return Ok(None);
     }
     let mut report = Report::new(config, text.unigram_entropy());
     let rank = Rank(config.place.rank());
@@ -48,67 +42,71 @@ pub fn run(config: &TrainConfig) -> Result<()> {
     } else {
         Vec::new()
     };
-    match &config.place {
-        Place::Alone => {
-            let programs = own.certify(&certificates)?;
-            let mut member = Member::alone(config.timeout);
-            train(config, &text, programs, &mut member, &mut report)?;
-            member.close();
-            Ok(())
-        }
-        Place::Ranked { rendezvous_file, .. } if rank == Rank(0) => {
-            host_and_train(config, &text, own, certificates, rendezvous_file, &mut report)
-        }
-        Place::Ranked { rendezvous_file, .. } => {
-            let joined = join_as(config, &own, HostAddress::InFile(rendezvous_file.clone()))?;
-            train_joined(config, &text, own, joined, &mut report)
-        }
+    let mut run = Run { config, text: &text, stop, report: &mut report };
+    if config.place.is_alone() {
+        let programs = own.certify(&certificates)?;
+        run.train(programs, Member::alone(config.timeout))
+    } else if rank == Rank(0) {
+        run.host(own, certificates)
+    } else {
+        let (host, secret) = config.place.approach(config.timeout)?;
+        let joined = join_as(config, &own, host, secret)?;
+        run.joined(own, joined)
     }
 }
 
-/// Rank 0: where the others meet, and a rank like them.
-fn host_and_train(
-    config: &TrainConfig,
-    text: &Text,
-    own: OwnPrograms,
-    certificates: Vec<Certificate>,
-    rendezvous_file: &Path,
-    report: &mut Report,
-) -> Result<()> {
-    // An earlier run may have been killed before it took its address back.
-    clear_address(rendezvous_file)?;
-    let host = start_host(config, certificates)?;
-    let address = host.address();
-    // Nobody needs the file once all have come or nobody else will; if it stays, the next run finds out that it is old.
-    let withdraw = || drop(withdraw_address(rendezvous_file, address));
-    let published = publish_address(rendezvous_file, address).map_err(anyhow::Error::from);
-    let joined = published.and_then(|()| join_as(config, &own, address.into()));
-    if joined.is_ok() {
-        withdraw();
-    }
-    let done = joined.and_then(|joined| train_joined(config, text, own, joined, report));
-    // The others may still be leaving, or have yet to hear of what went wrong.
-    let left = host.wait(if done.is_ok() { config.timeout } else { FAREWELL });
-    if done.is_err() {
-        withdraw();
-    }
-    done.and(left.map_err(anyhow::Error::from))
+/// What a rank goes to the meeting with.
+struct Run<'a> {
+    config: &'a TrainConfig,
+    text: &'a Text,
+    stop: &'a Stop,
+    report: &'a mut Report,
 }
 
-fn start_host(config: &TrainConfig, certificates: Vec<Certificate>) -> Result<Host> {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("cannot listen for the other ranks")?;
-    let spec = HostSpec {
-        n_ranks: config.plan.n_ranks(),
-        certificates,
-        deadline: config.timeout,
-        heartbeat: HEARTBEAT,
-        secret: None,
-        run_name: String::new(),
-    };
-    Ok(Host::spawn(listener, spec)?)
+impl Run<'_> {
+    /// Rank 0: where the others meet, and a rank like them.
+    fn host(&mut self, own: OwnPrograms, certificates: Vec<Certificate>) -> Result<Option<Stopped>> {
+        let config = self.config;
+        let (listener, ground) = config.place.open(config.timeout)?;
+        let spec = HostSpec {
+            n_ranks: config.plan.n_ranks(),
+            certificates,
+            deadline: config.timeout,
+            heartbeat: config.heartbeat,
+            secret: ground.secret.clone(),
+            run_name: config.place.run_name(),
+        };
+        let host = Host::spawn(listener, spec)?;
+        let address = host.address();
+        let published = ground.publish(address);
+        let joined = published.and_then(|meeting| join_as(config, &own, meeting, ground.secret.clone()));
+        if joined.is_ok() {
+            ground.withdraw(address);
+        }
+        let done = joined.and_then(|joined| self.joined(own, joined));
+        // The others may still be leaving, or have yet to hear of what went wrong.
+        let left = host.wait(if done.is_ok() { config.timeout } else { FAREWELL });
+        if done.is_err() {
+            ground.withdraw(address);
+        }
+        done.and_then(|done| left.map(|()| done).map_err(anyhow::Error::from))
+    }
+
+    fn joined(&mut self, own: OwnPrograms, joined: Joined) -> Result<Option<Stopped>> {
+        let programs: Programs = own.certify(&joined.certificates)?;
+        let mut member = joined.member;
+        agree(&mut member.control, self.config, self.text)?;
+        self.train(programs, member)
+    }
+
+    fn train(&mut self, programs: Programs, mut member: Member) -> Result<Option<Stopped>> {
+        let outcome = train(self.config, self.text, programs, &mut member, self.stop, self.report)?;
+        member.close();
+        Ok(outcome.stopped)
+    }
 }
 
-fn join_as(config: &TrainConfig, own: &OwnPrograms, host: HostAddress) -> Result<Joined> {
+fn join_as(config: &TrainConfig, own: &OwnPrograms, host: HostAddress, secret: Option<Secret>) -> Result<Joined> {
     let spec = JoinSpec {
         host,
         rank: Rank(config.place.rank()),
@@ -116,28 +114,13 @@ fn join_as(config: &TrainConfig, own: &OwnPrograms, host: HostAddress) -> Result
         fingerprints: own.fingerprints(),
         channels: own.channels(),
         deadline: config.timeout,
-        heartbeat: HEARTBEAT,
-        transports: Transports::Auto,
+        heartbeat: config.heartbeat,
+        transports: config.transports,
         rough: None,
-        secret: None,
-        run_name: String::new(),
+        secret,
+        run_name: config.place.run_name(),
     };
     Ok(join(&spec)?)
-}
-
-fn train_joined(
-    config: &TrainConfig,
-    text: &Text,
-    own: OwnPrograms,
-    joined: Joined,
-    report: &mut Report,
-) -> Result<()> {
-    let programs: Programs = own.certify(&joined.certificates)?;
-    let mut member = joined.member;
-    agree(&mut member.control, config, text)?;
-    train(config, text, programs, &mut member, report)?;
-    member.close();
-    Ok(())
 }
 
 /// Every rank must have been started with the same arguments and the same text.

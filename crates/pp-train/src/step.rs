@@ -5,6 +5,7 @@ use std::time::Instant;
 use anyhow::{Result, ensure};
 use pp_comm::StepReport;
 
+use crate::stop::StopSignal;
 use crate::sync;
 use crate::trainer::{Pass, Trainer};
 
@@ -16,6 +17,8 @@ pub(crate) struct StepResult {
     pub(crate) grad_norm: f64,
     pub(crate) lr: f64,
     pub(crate) tokens: u64,
+    /// What all ranks are to stop for after it.
+    pub(crate) stop: Option<StopSignal>,
     pub(crate) report: StepReport,
     pub(crate) times: StepTimes,
 }
@@ -44,7 +47,7 @@ pub(crate) fn train_step(trainer: &mut Trainer<'_>, iteration: u32) -> Result<St
 
     let placement = trainer.config.plan.placement();
     sync::tied_grad(&mut trainer.member.control, &mut trainer.stage, placement)?;
-    let totals = sync::totals(&mut trainer.member.control, &mut trainer.stage)?;
+    let totals = sync::totals(&mut trainer.member.control, &mut trainer.stage, &trainer.stop)?;
     let exchange = Instant::now();
     let (loss, grad_norm) = (totals.mean_loss(), totals.grad_norm());
     ensure!(
@@ -59,7 +62,7 @@ pub(crate) fn train_step(trainer: &mut Trainer<'_>, iteration: u32) -> Result<St
     let grad_scale = clip_coefficient(grad_norm, trainer.config.clip) / totals.count as f64;
     trainer.optimizer.update(&mut trainer.stage, lr, grad_scale)?;
     let times = StepTimes { program, exchange, update: Instant::now() };
-    Ok(StepResult { loss, grad_norm, lr, tokens: totals.count, report, times })
+    Ok(StepResult { loss, grad_norm, lr, tokens: totals.count, stop: totals.stop, report, times })
 }
 
 /// What the gradient is multiplied by so that its norm is at most `clip`.

@@ -10,6 +10,8 @@ use pp_model::{GptConfig, GptStage, Param};
 use pp_schedule::{Placement, Stage};
 use xxhash_rust::xxh3::Xxh3Default;
 
+use crate::stop::{Stop, StopSignal};
+
 /// A step's sums over all ranks.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Totals {
@@ -17,6 +19,8 @@ pub(crate) struct Totals {
     pub(crate) count: u64,
     /// The sum of squares of the gradient of the *sum* of losses.
     pub(crate) sum_squares: f64,
+    /// What all ranks are to stop for after this step.
+    pub(crate) stop: Option<StopSignal>,
 }
 
 impl Totals {
@@ -53,31 +57,35 @@ pub(crate) fn tied_grad(control: &mut Control, stage: &mut GptStage, placement: 
     Ok(stage.sum_tied_grad(other)?)
 }
 
-/// Loss, count and the gradient's squares over all ranks. A tied weight counts once.
-pub(crate) fn totals(control: &mut Control, stage: &mut GptStage) -> Result<Totals> {
+/// Loss, count and the gradient's squares over all ranks, and whether one of them was asked to stop. A tied weight counts
+/// once.
+pub(crate) fn totals(control: &mut Control, stage: &mut GptStage, stop: &Stop) -> Result<Totals> {
     let loss = stage.take_loss();
-    let mut part = vec![loss.sum, loss.count as f64];
+    let mut part = vec![loss.sum, loss.count as f64, stop.part()];
     part.extend(stage.grad_norm_partials()?.into_iter().flat_map(|(index, squares)| [index as f64, squares]));
-    let mut totals = Totals { loss_sum: 0.0, count: 0, sum_squares: 0.0 };
-    let mut squares = Vec::new();
+    let mut totals = Totals { loss_sum: 0.0, count: 0, sum_squares: 0.0, stop: None };
+    let (mut squares, mut stops) = (Vec::new(), Vec::new());
     for part in control.all_gather_f64(&part)? {
-        let (loss, pairs) = part.split_at_checked(2).context("a rank's part of the step's sums is too short")?;
+        let (loss, pairs) = part.split_at_checked(3).context("a rank's part of the step's sums is too short")?;
         // Only the rank of the last stage has a loss; the others add zero.
         totals.loss_sum += loss[0];
         totals.count += loss[1] as u64;
+        stops.push(loss[2]);
         squares.extend(pairs.as_chunks::<2>().0.iter().map(|&[index, squares]| (index as usize, squares)));
     }
     squares.sort_unstable_by_key(|&(index, _)| index);
     check_complete(squares.iter().map(|&(index, _)| index), stage.config())?;
+    totals.stop = Stop::agreed(stops);
     totals.sum_squares = squares.iter().map(|&(_, squares)| squares).sum();
     Ok(totals)
 }
 
-/// Sum and count of a loss over all ranks.
-pub(crate) fn loss(control: &mut Control, sum: f64, count: u64) -> Result<(f64, u64)> {
-    let parts = control.all_gather_f64(&[sum, count as f64])?;
+/// Sum and count of a loss over all ranks, and whether one of them was asked to stop.
+pub(crate) fn loss(control: &mut Control, sum: f64, count: u64, stop: &Stop) -> Result<(f64, u64, Option<StopSignal>)> {
+    let parts = control.all_gather_f64(&[sum, count as f64, stop.part()])?;
     let add = |index: usize| parts.iter().filter_map(|part| part.get(index)).sum::<f64>();
-    Ok((add(0), add(1) as u64))
+    let stop = Stop::agreed(parts.iter().filter_map(|part| part.get(2).copied()));
+    Ok((add(0), add(1) as u64, stop))
 }
 
 /// A hash of every weight of the model in canonical order, the same for every cut.

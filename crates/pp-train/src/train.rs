@@ -14,10 +14,11 @@ use crate::outcome::{Outcome, RankFigures, StepFigures};
 use crate::programs::Programs;
 use crate::records::{IterationRecord, ValidationRecord};
 use crate::report::Report;
+use crate::stop::{Stop, StopSignal, Stopped};
 use crate::trainer::Trainer;
 use crate::{eval, step, sync, trace};
 
-/// Trains as one rank among `member`'s others, who must all do the same.
+/// Trains as one rank among `member`'s others, who must all do the same, to the end or until one of them is asked to stop.
 ///
 /// # Errors
 /// When a rank is lost, training diverges, or the report cannot be written.
@@ -26,11 +27,14 @@ pub fn train(
     text: &Text,
     programs: Programs,
     member: &mut Member,
+    stop: &Stop,
     report: &mut Report,
 ) -> Result<Outcome> {
-    let mut trainer = Trainer::new(config, text, programs, member)?;
+    let mut trainer = Trainer::new(config, text, programs, member, stop)?;
     let initial_fingerprint = sync::weights_fingerprint(&mut trainer.member.control, &trainer.stage)?;
     report.start()?;
+    stop.steps_begin();
+    let mut stopped = None;
     let mut iterations = Vec::new();
     let mut validations = Vec::new();
     let mut figures = RankFigures::default();
@@ -62,19 +66,29 @@ pub fn train(
         };
         report.iteration(&record)?;
         iterations.push(record);
-        if config.validates_after(iteration) {
-            validations.push(validate(&mut trainer, iteration + 1, report)?);
+        let mut stop = done.stop;
+        if stop.is_none() && config.validates_after(iteration) {
+            let (validation, asked) = validate(&mut trainer, iteration + 1, report)?;
+            validations.push(validation);
+            stop = asked;
+        }
+        if let Some(by) = stop {
+            stopped = Some(Stopped { by, after: iteration + 1, of: config.train_iters });
+            break;
         }
     }
-    let last = validate(&mut trainer, config.train_iters, report)?;
-    validations.push(last);
+    if stopped.is_none() {
+        // Of a run that is done with all its steps: there is nothing left to stop.
+        validations.push(validate(&mut trainer, config.train_iters, report)?.0);
+    }
     let weights_fingerprint = sync::weights_fingerprint(&mut trainer.member.control, &trainer.stage)?;
     figures.total_s = iterations.iter().map(|record| record.step_ms / 1e3).sum();
     figures.peak_rss_mib = peak_rss_mib();
     let outcome = Outcome {
         iterations,
+        validation_loss: validations.last().map(|record: &ValidationRecord| record.validation_loss),
         validations,
-        validation_loss: last.validation_loss,
+        stopped,
         unigram_entropy: text.unigram_entropy(),
         initial_fingerprint,
         weights_fingerprint,
@@ -82,6 +96,10 @@ pub fn train(
         steps: compare(&mut trainer, &kept)?,
     };
     report.end(&outcome)?;
+    if stopped.is_some() {
+        // Rank 0 has told it. All leave together, so that whoever started them sees them end as one.
+        trainer.member.control.barrier()?;
+    }
     Ok(outcome)
 }
 
@@ -97,10 +115,15 @@ fn compare(trainer: &mut Trainer<'_>, kept: &KeptSteps) -> Result<StepFigures> {
     Ok(StepFigures { slow: slow_stages(&measured.stages, &config.layers), measured, predicted })
 }
 
-fn validate(trainer: &mut Trainer<'_>, iteration: u32, report: &mut Report) -> Result<ValidationRecord> {
-    let record = ValidationRecord { iteration, validation_loss: eval::validate(trainer, iteration)? };
+fn validate(
+    trainer: &mut Trainer<'_>,
+    iteration: u32,
+    report: &mut Report,
+) -> Result<(ValidationRecord, Option<StopSignal>)> {
+    let (validation_loss, stop) = eval::validate(trainer, iteration)?;
+    let record = ValidationRecord { iteration, validation_loss };
     report.validation(&record)?;
-    Ok(record)
+    Ok((record, stop))
 }
 
 fn gather_figures(trainer: &mut Trainer<'_>, mine: RankFigures) -> Result<Vec<RankFigures>> {

@@ -9,6 +9,7 @@ use crate::config::TrainConfig;
 use crate::data::Text;
 use crate::optimizer::Optimizer;
 use crate::programs::Programs;
+use crate::stop::Stop;
 
 /// Which of the two programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,6 +26,8 @@ pub(crate) struct Trainer<'a> {
     pub(crate) member: &'a mut Member,
     pub(crate) stage: GptStage,
     pub(crate) optimizer: Optimizer,
+    /// Whether this rank was asked to stop.
+    pub(crate) stop: Stop,
     programs: Programs,
     /// What the program that was run last did when.
     pub(crate) recording: Recording,
@@ -38,6 +41,7 @@ impl<'a> Trainer<'a> {
         text: &'a Text,
         programs: Programs,
         member: &'a mut Member,
+        stop: &Stop,
     ) -> Result<Self> {
         let rank: Rank = member.endpoint.rank();
         let stages = config.plan.placement().stages_of(rank);
@@ -45,7 +49,8 @@ impl<'a> Trainer<'a> {
         let numbers = Numbers::f32_on_cpu(config.seed);
         let stage = GptStage::new(&config.model, config.micro_batch_size, chunks, &numbers)?;
         let optimizer = Optimizer::new(&stage, config.adam)?;
-        Ok(Self { config, text, member, stage, optimizer, programs, recording: Recording::default(), n_runs: 0 })
+        let (stop, recording) = (stop.clone(), Recording::default());
+        Ok(Self { config, text, member, stage, optimizer, stop, programs, recording, n_runs: 0 })
     }
 
     /// Runs a program on these microbatches.

@@ -4,9 +4,12 @@ use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::thread::available_parallelism;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::{ArgAction, Args, Command};
 use pp_schedule::format::any;
+
+use crate::workspace::root;
 
 /// Train a GPT over several processes on this machine
 ///
@@ -42,6 +45,12 @@ pub(crate) struct LaunchArgs {
     /// Train on synthetic data
     #[arg(long)]
     mock_data: bool,
+    /// The longest that a rank waits for another, and the launcher for ranks that were asked to stop [default: 60]
+    #[arg(long, value_name = "SECONDS", allow_hyphen_values = true)]
+    timeout: Option<OsString>,
+    /// Where ranks write what they did last when something goes wrong [default: a directory in target/pp-flight]
+    #[arg(long, value_name = "DIRECTORY")]
+    flight_dir: Option<PathBuf>,
     /// Check the configuration, print it and stop
     #[arg(long)]
     pub(crate) dry_run: bool,
@@ -73,6 +82,24 @@ impl LaunchArgs {
             )),
             _ => Ok(rows),
         }
+    }
+
+    /// How long the step in progress may take when the launcher is asked to stop. What is no time the trainer refuses.
+    pub(crate) fn patience(&self) -> Duration {
+        let seconds = self.timeout.as_ref().and_then(|text| text.to_str()?.parse().ok());
+        seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()).unwrap_or(TIMEOUT)
+    }
+
+    /// Where ranks write what they did last: as asked for, or where no other launch does.
+    pub(crate) fn flight_dir(&self) -> PathBuf {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+        let own = || {
+            let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
+            target.join("pp-flight").join(format!("{now}-{}", std::process::id()))
+        };
+        let path = self.flight_dir.clone().unwrap_or_else(own);
+        // Wherever a rank may stand.
+        std::path::absolute(&path).unwrap_or(path)
     }
 
     /// None when the product overflows.
@@ -119,6 +146,9 @@ impl LaunchArgs {
             number("--tp", tp);
         }
         number("--threads", self.threads.unwrap_or_else(|| threads_per_rank(n_ranks)));
+        if let Some(timeout) = &self.timeout {
+            flags.extend(["--timeout".into(), timeout.clone()]);
+        }
         if let Some(file) = &self.schedule_csv {
             flags.extend(["--schedule-csv".into(), file.into()]);
         }
@@ -149,7 +179,11 @@ fn rows_of(file: &Path) -> Result<usize, String> {
 }
 
 /// A rank's place in the world, which the launcher gives it.
-const WORLD: [&str; 3] = ["rank", "world-size", "rendezvous-file"];
+const WORLD: [&str; 8] =
+    ["rank", "world-size", "launcher", "rendezvous-file", "rendezvous", "rendezvous-port", "bind", "secret-file"];
+
+/// The trainer's own, where nothing else is asked for.
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 fn threads_per_rank(n_ranks: usize) -> usize {
     let n_cores = available_parallelism().map_or(1, |cores| cores.get());
@@ -279,6 +313,9 @@ mod tests {
             ("--rank 0", "--rank cannot be given"),
             ("--vp 2 --world-size=2", "--world-size cannot be given"),
             ("-- --rendezvous-file rf", "--rendezvous-file cannot be given"),
+            ("--launcher slurm", "--launcher cannot be given"),
+            ("--bind 0.0.0.0", "--bind cannot be given"),
+            ("-- --timeout 5", "--timeout is the launcher's"),
             ("--pp 0", "--pp 0: there must be at least 1"),
             ("--tp 0", "--tp 0"),
         ];
@@ -289,6 +326,16 @@ mod tests {
         for line in ["--pp 2 --vp 2", "-- --vp 2 --metrics x", "-- --help", "--ranks 3"] {
             assert_eq!(parse(line).misplaced(), None, "{line}");
         }
+    }
+
+    #[test]
+    fn what_the_launcher_and_the_trainer_both_need_goes_to_both() {
+        assert_eq!(flags("--mock-data --threads 1 --timeout 2.5"), "--pp 1 --threads 1 --timeout 2.5 --mock-data");
+        for (line, seconds) in [("--timeout 2.5", 2.5), ("", 60.0), ("--timeout soon", 60.0), ("--timeout=-1", 60.0)] {
+            assert_eq!(parse(line).patience().as_secs_f64(), seconds, "{line}");
+        }
+        assert!(parse("").flight_dir().is_absolute());
+        assert_eq!(parse("--flight-dir /tmp/x").flight_dir(), Path::new("/tmp/x"));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! What a rank finds in its environment.
 
-use std::path::Path;
+use std::io::Read;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 const RANK: &str = "PP_RANK";
@@ -9,11 +10,34 @@ const WORLD_SIZE: &str = "PP_WORLD_SIZE";
 const RENDEZVOUS_FILE: &str = "PP_RENDEZVOUS_FILE";
 /// The rank ends when its standard input does, which is when the launcher is gone, however that came about.
 const STDIN_GUARD: &str = "PP_STDIN_GUARD";
+/// Whom a rank is to believe, whatever other launchers have left in the environment.
+const LAUNCHER: &str = "PP_LAUNCHER";
+/// What the ranks know and nobody else. Other users can read a command line, but not this.
+const SECRET: &str = "PP_SECRET";
+/// Where ranks write what they did last when something goes wrong.
+const FLIGHT_DIR: &str = "PP_FLIGHT_DIR";
+/// What would contradict the above, or have no meaning beside it.
+const OTHERS: [&str; 2] = ["PP_RENDEZVOUS", "PP_SECRET_FILE"];
 
 /// All ranks, and where they meet.
 pub(crate) struct World<'a> {
     pub(crate) n_ranks: usize,
     pub(crate) scratch: &'a Path,
+    pub(crate) secret: Secret,
+    /// Made by whoever has something to write there.
+    pub(crate) flight_dir: PathBuf,
+}
+
+/// A run's secret, as the ranks are told it.
+pub(crate) struct Secret(String);
+
+impl Secret {
+    /// One that nobody knows yet.
+    pub(crate) fn generate() -> std::io::Result<Self> {
+        let mut bytes = [0; 32];
+        std::fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+        Ok(Self(bytes.iter().map(|byte| format!("{byte:02x}")).collect()))
+    }
 }
 
 impl World<'_> {
@@ -23,6 +47,23 @@ impl World<'_> {
             .env(RANK, rank.to_string())
             .env(WORLD_SIZE, self.n_ranks.to_string())
             .env(RENDEZVOUS_FILE, self.scratch.join("rank0"))
-            .env(STDIN_GUARD, "1");
+            .env(STDIN_GUARD, "1")
+            .env(LAUNCHER, "flags")
+            .env(SECRET, &self.secret.0)
+            .env(FLIGHT_DIR, &self.flight_dir);
+        for other in OTHERS {
+            command.env_remove(other);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_run_has_another_secret() {
+        let [a, b] = [(); 2].map(|()| Secret::generate().unwrap().0);
+        assert!(a != b && [a, b].iter().all(|hex| hex.len() == 64 && hex.bytes().all(|byte| byte.is_ascii_hexdigit())));
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! The way through: [`args`] splits the command line, [`signals`] are caught, [`build`] makes the trainer, [`text`]
 //! writes the default data, one dry run refuses what cannot work, [`ranks`] runs the processes with [`output`]
-//! collecting their lines, and [`failure`] says which rank failed first. Whatever is said goes through [`voice`];
+//! collecting their lines, and [`failure`] says which rank failed first, or [`stopped`] where all were stopped. Whatever is said goes through [`voice`];
 //! [`helper`] owns every process that is no rank.
 
 mod args;
@@ -15,6 +15,7 @@ mod progress;
 mod ranks;
 mod scratch;
 mod signals;
+mod stopped;
 mod text;
 mod voice;
 
@@ -26,7 +27,7 @@ use std::time::Duration;
 use anyhow::Context;
 
 pub(crate) use args::{LaunchArgs, own_flags_first};
-use env::World;
+use env::{Secret, World};
 use failure::Ended;
 use ranks::Job;
 use scratch::ScratchDir;
@@ -70,13 +71,14 @@ fn prepare_and_run(args: &LaunchArgs, signals: &Signals, voice: &Voice) -> anyho
     let default_data = if args.needs_default_data() { Some(text::write_default(signals, voice)?) } else { None };
     let flags = args.trainer_flags(pp, n_ranks, default_data.as_deref());
     let scratch = ScratchDir::new().context("cannot make a temporary directory")?;
-    let world = World { n_ranks, scratch: scratch.path() };
+    let secret = Secret::generate().context("cannot make the run's secret")?;
+    let world = World { n_ranks, scratch: scratch.path(), secret, flight_dir: args.flight_dir() };
 
     let checked = dry_run(&binary, &flags, &world, signals)?;
     if args.dry_run || !checked.status.success() {
         return accepted(checked, voice);
     }
-    Job { binary: &binary, flags: &flags, world, signals, voice }.run()
+    Job { binary: &binary, flags: &flags, world, patience: args.patience(), signals, voice }.run()
 }
 
 /// Lets the trainer check the whole configuration once, data included, as rank 0 before any rank starts.

@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::ffi::OsString;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::Arc;
@@ -10,17 +11,24 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
+use rustix::process::{Pid, Signal, kill_process};
+use signal_hook::consts::{SIGINT, SIGTERM};
 
 use super::env::World;
 use super::failure::{self, Ended, RankEnd};
 use super::output::Output;
 use super::signals::{LOOK_EVERY, Signals};
+use super::stopped;
 use super::voice::{Stream, Voice};
 
 /// How long after the first failure others may still fail by themselves, which tells the cause from what followed.
 const GRACE: Duration = Duration::from_millis(500);
-/// How long ranks may take to end when the launcher is interrupted.
+/// How long ranks may take to end when the launcher is interrupted by what does not ask for the step to be finished.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// How long after the first rank that stopped the others may take: they stop after the same step.
+const STOPPING: Duration = Duration::from_secs(5);
+/// `timeout` and the like send a signal to a process and to its group: one wish, heard twice. No hand is that quick.
+const ECHO: Duration = Duration::from_millis(50);
 /// How long the last lines may take once every rank has ended.
 const DRAIN: Duration = Duration::from_secs(2);
 
@@ -28,6 +36,8 @@ pub(crate) struct Job<'a> {
     pub(crate) binary: &'a Path,
     pub(crate) flags: &'a [OsString],
     pub(crate) world: World<'a>,
+    /// How long the step in progress may take when the launcher is asked to stop.
+    pub(crate) patience: Duration,
     pub(crate) signals: &'a Signals,
     pub(crate) voice: &'a Voice,
 }
@@ -46,13 +56,20 @@ impl Job<'_> {
             ranks.add(child);
         }
         drop(reading);
-        let interrupted = ranks.wait(self.signals, self.voice)?;
-        let is_good = interrupted.is_none() && ranks.0.iter().all(|process| !process.failed());
+        let interrupted = ranks.wait(self.patience, self.signals, self.voice)?;
+        let is_good = interrupted.is_none() && ranks.0.iter().all(|process| !process.failed() && !process.stopped());
         let interrupted = interrupted.or(self.drain(&drained, is_good));
+        let ends = ranks.ends(&output);
+        let together = stopped::together(&ends);
         if let Some(signal) = interrupted {
-            return Err(Ended::interrupted(signal, "; all ranks were stopped").into());
+            let how =
+                together.map_or("were stopped".to_owned(), |(_, said)| format!("stopped {}", stopped::after(said)));
+            return Err(Ended::interrupted(signal, &format!("; all ranks {how}")).into());
         }
-        match failure::first(&ranks.ends(&output)) {
+        if let Some((code, said)) = together {
+            return Err(Ended { code, reason: said.to_owned() }.into());
+        }
+        match failure::first(&ends) {
             Some(first) => Err(Ended { code: first.exit_code(), reason: first.describe(n_ranks) }.into()),
             None => Ok(()),
         }
@@ -77,7 +94,8 @@ impl Job<'_> {
         let mut command = Command::new(self.binary);
         command.args(self.flags).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         self.world.tell(&mut command, rank);
-        command.spawn()
+        // A terminal's Ctrl-C reaches the launcher alone, which passes it on: ranks would take it for a second one.
+        command.process_group(0).spawn()
     }
 }
 
@@ -121,16 +139,21 @@ impl Ranks {
     }
 
     /// Returns when every rank has ended, with the signal that the launcher got, if any.
-    fn wait(&mut self, signals: &Signals, voice: &Voice) -> anyhow::Result<Option<i32>> {
-        let mut interrupted = None;
-        let mut kill_at = None;
+    fn wait(&mut self, patience: Duration, signals: &Signals, voice: &Voice) -> anyhow::Result<Option<i32>> {
+        let mut interrupted: Option<(i32, Instant)> = None;
+        let (mut kill_at, mut stop_by) = (None, None);
         for look in 0.. {
             if let Some(signal) = signals.within(LOOK_EVERY) {
-                // Asked a second time, the user does not want to wait.
-                let patience = if interrupted.is_none() { PATIENCE } else { Duration::ZERO };
-                kill_at = Some(Instant::now() + patience);
-                interrupted.get_or_insert(signal);
-                self.ask_to_end();
+                let now = Instant::now();
+                match interrupted {
+                    None => {
+                        interrupted = Some((signal, now));
+                        kill_at = Some(now + self.interrupt(signal, patience));
+                    }
+                    Some((first, at)) if first == signal && now - at < ECHO => {}
+                    // Asked a second time, the user does not want to wait.
+                    Some(_) => kill_at = Some(now),
+                }
             }
             if self.look(look)? {
                 break;
@@ -141,12 +164,16 @@ impl Ranks {
             if kill_at.is_none() && self.0.iter().any(RankProcess::failed) {
                 kill_at = Some(Instant::now() + GRACE);
             }
-            if kill_at.is_some_and(|at| Instant::now() >= at) {
+            if self.0.iter().any(RankProcess::stopped) {
+                let latest = Instant::now() + STOPPING;
+                stop_by = stop_by.or(Some(latest));
+            }
+            if kill_at.into_iter().chain(stop_by).any(|at| Instant::now() >= at) {
                 self.kill();
             }
         }
-        // A Ctrl-C reaches the ranks as well, and the last of them may be quicker than the news of it.
-        Ok(interrupted.or_else(|| signals.within(Duration::ZERO)))
+        // The last rank may have been quicker than the news.
+        Ok(interrupted.map(|(signal, _)| signal).or_else(|| signals.within(Duration::ZERO)))
     }
 
     /// Notes which ranks have ended; true when all have.
@@ -162,10 +189,25 @@ impl Ranks {
         Ok(all_ended)
     }
 
-    fn ask_to_end(&mut self) {
-        for process in &mut self.0 {
-            process.guard = None;
+    /// Tells the ranks of a signal; says how long they may take to end.
+    fn interrupt(&mut self, signal: i32, patience: Duration) -> Duration {
+        let passed_on = match signal {
+            SIGINT => Signal::INT,
+            SIGTERM => Signal::TERM,
+            _ => {
+                for process in &mut self.0 {
+                    process.guard = None;
+                }
+                return PATIENCE;
+            }
+        };
+        for process in self.0.iter().filter(|process| process.end.is_none()) {
+            // It was not waited for, so the number is still its own.
+            if let Some(pid) = i32::try_from(process.child.id()).ok().and_then(Pid::from_raw) {
+                let _ = kill_process(pid, passed_on);
+            }
         }
+        patience
     }
 
     fn kill(&mut self) {
@@ -193,7 +235,12 @@ impl Ranks {
 
 impl RankProcess {
     fn failed(&self) -> bool {
-        self.end.as_ref().is_some_and(|end| !end.status.success())
+        self.end.as_ref().is_some_and(|end| !end.status.success() && !stopped::is_stop(end.status.code()))
+    }
+
+    /// Asked to, after a step that the others finish too.
+    fn stopped(&self) -> bool {
+        self.end.as_ref().is_some_and(|end| stopped::is_stop(end.status.code()))
     }
 }
 

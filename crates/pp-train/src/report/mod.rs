@@ -13,7 +13,6 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use crate::config::TrainConfig;
 use crate::outcome::Outcome;
 use crate::records::{IterationRecord, ValidationRecord};
-use crate::world::Place;
 
 pub(crate) use metrics::Metrics;
 use summary::{final_record, summary};
@@ -53,7 +52,7 @@ impl Report {
         if config.place.rank() != 0 {
             return Self::silent();
         }
-        let alone = config.place == Place::Alone;
+        let alone = config.place.is_alone();
         let progress = if alone && std::io::stdout().is_terminal() { bar(config.train_iters) } else { Progress::Lines };
         let metrics_path = config.metrics.clone();
         Self { progress, metrics_path, metrics: None, n_iterations: config.train_iters, unigram_entropy }
@@ -110,6 +109,7 @@ impl Report {
         match &self.progress {
             Progress::Silent => return Ok(()),
             Progress::Lines => {}
+            Progress::Bar(bar) if outcome.stopped.is_some() => bar.abandon(),
             Progress::Bar(bar) => bar.finish(),
         }
         say(&summary(outcome))

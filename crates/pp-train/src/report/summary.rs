@@ -8,6 +8,7 @@ pub(super) fn final_record(outcome: &Outcome) -> FinalRecord {
     let StepFigures { measured, predicted, slow } = &outcome.steps;
     FinalRecord {
         r#final: true,
+        stopped_by: outcome.stopped.map(|stopped| stopped.by.name()),
         validation_loss: outcome.validation_loss,
         unigram_entropy: outcome.unigram_entropy,
         tokens_per_s: outcome.median_tokens_per_s(),
@@ -27,16 +28,20 @@ pub(super) fn final_record(outcome: &Outcome) -> FinalRecord {
 }
 
 pub(super) fn summary(outcome: &Outcome) -> String {
-    let (loss, entropy) = (outcome.validation_loss, outcome.unigram_entropy);
-    let mut lines = vec![
-        String::new(),
+    let entropy = outcome.unigram_entropy;
+    let mut lines = vec![String::new()];
+    lines.extend(outcome.stopped.map(|stopped| stopped.to_string()));
+    lines.extend([
         format!(
             "{:.0} tokens/s in the median step, {:.0} overall",
             outcome.median_tokens_per_s(),
             outcome.overall_tokens_per_s()
         ),
-        format!("validation loss {loss:.4}, unigram entropy {entropy:.4}{}", ratio(loss, entropy)),
-    ];
+        match outcome.validation_loss {
+            Some(loss) => format!("validation loss {loss:.4}, unigram entropy {entropy:.4}{}", ratio(loss, entropy)),
+            None => format!("no validation yet, unigram entropy {entropy:.4}"),
+        },
+    ]);
     for (rank, figures) in outcome.ranks.iter().enumerate() {
         let memory = figures.peak_rss_mib.map_or("unknown".to_owned(), |mib| format!("{mib:.0} MiB"));
         let deferred = match figures.peak_deferred {

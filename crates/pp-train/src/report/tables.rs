@@ -73,7 +73,7 @@ fn how_rows(config: &TrainConfig, text: &Text) -> Vec<(&'static str, String)> {
     let n_ranks = config.plan.n_ranks();
     let world = format!("{n_ranks} process{}", if n_ranks == 1 { "" } else { "es" });
     let threads = format!("{} thread{}", config.threads, if config.threads == 1 { "" } else { "s" });
-    vec![
+    let rows = vec![
         (
             "steps",
             format!("{}; validation {often}, {} steps each", config.train_iters, text.n_validation_steps(config)),
@@ -82,7 +82,8 @@ fn how_rows(config: &TrainConfig, text: &Text) -> Vec<(&'static str, String)> {
         ("optimizer", optimizer),
         ("seed", config.seed.to_string()),
         ("machine", format!("cpu, {world}, {threads} per rank, waits of at most {:?}", config.timeout)),
-    ]
+    ];
+    rows.into_iter().chain(config.place.told()).collect()
 }
 
 fn stages(config: &TrainConfig) -> String {

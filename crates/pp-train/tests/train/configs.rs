@@ -176,6 +176,37 @@ const REFUSED: &[(&str, &[&str])] = &[
     ("--mock-data --dry-run --pp 2 --world-size 1", &["world size 1", "--pp 2"]),
     ("--mock-data --pp 2 --rank 2 --world-size 2 --rendezvous-file f", &["--rank 2", "--world-size 2", "is 1"]),
     ("--mock-data --pp 2 --rank 0 --world-size 2", &["--rank", "--rendezvous-file", "all three"]),
+    ("--mock-data --pp 2 --rank 0", &["--rank (PP_RANK) given without --world-size", "--rendezvous HOST:PORT"]),
+    ("--mock-data --rendezvous-file f", &["--rendezvous-file f", "without --rank", "all three"]),
+    ("--mock-data --rendezvous n:1", &["--rendezvous n:1", "without --rank"]),
+    (
+        "--mock-data --pp 2 --rank 0 --world-size 2 --rendezvous-file f --rendezvous n:1",
+        &["--rendezvous-file f", "--rendezvous n:1", "leave one"],
+    ),
+    ("--mock-data --pp 2 --rank 0 --world-size 2 --rendezvous node0", &["--rendezvous node0", "HOST:PORT"]),
+    (
+        "--mock-data --pp 2 --rank 0 --world-size 2 --rendezvous n:1 --rendezvous-port 2",
+        &["--rendezvous-port 2", "--rendezvous n:1"],
+    ),
+    (
+        "--mock-data --pp 2 --rank 0 --world-size 2 --rendezvous node0:29400",
+        &["node0:29400", "no secret", "openssl rand -hex 32", "PP_SECRET"],
+    ),
+    (
+        "--mock-data --pp 2 --rank 0 --world-size 2 --rendezvous-file f --bind 10.0.0.1",
+        &["10.0.0.1", "no secret", "PP_SECRET"],
+    ),
+    ("--mock-data --pp 2 --rank 0 --world-size 2 --rendezvous-file f --bind 0.0.0.0", &["--bind 0.0.0.0"]),
+    ("--mock-data --pp 2 --rank 0 --world-size 2 --rendezvous-file f --bind node0", &["--bind", "node0"]),
+    ("--mock-data --pp 2 --rank 0 --world-size 2 --rendezvous-port 0", &["--rendezvous-port", "0"]),
+    (
+        "--mock-data --pp 2 --rank 0 --world-size 2 --rendezvous n:1 --secret-file no/such/file",
+        &["--secret-file no/such/file", "cannot be read", "openssl rand -hex 32"],
+    ),
+    ("--mock-data --launcher horovod", &["--launcher `horovod`", "auto, flags, torchrun, slurm, openmpi, single"]),
+    ("--mock-data --launcher slurm", &["--launcher slurm", "SLURM_STEP_ID", "srun"]),
+    ("--mock-data --heartbeat 0", &["--heartbeat 0", "usual is 10"]),
+    ("--mock-data --transport pigeon", &["--transport `pigeon`", "auto, socket, shm"]),
     // The text.
     ("", &["--data FILE", "--mock-data"]),
     ("--mock-data --data Cargo.toml", &["--data Cargo.toml", "--mock-data"]),

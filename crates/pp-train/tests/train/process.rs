@@ -97,8 +97,16 @@ impl Drop for Running {
 /// The trainer in a world of its own, with pipes.
 pub(crate) fn trainer(line: &str) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_pp-train"));
-    for name in ["PP_RANK", "PP_WORLD_SIZE", "PP_RENDEZVOUS_FILE", "PP_STDIN_GUARD"] {
-        command.env_remove(name);
+    // Whoever runs the tests may have a place in a world itself.
+    for (name, _) in std::env::vars_os() {
+        let places = ["PP_", "SLURM_", "OMPI_", "PMIX_", "TORCHELASTIC_"];
+        let is_place = |name: &str| {
+            ["RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"].contains(&name)
+                || places.iter().any(|place| name.starts_with(place))
+        };
+        if name.to_str().is_some_and(is_place) {
+            command.env_remove(name);
+        }
     }
     command.args(line.split_whitespace());
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());

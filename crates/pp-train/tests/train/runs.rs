@@ -22,7 +22,7 @@ fn validation_is_a_mean_over_tokens_however_it_is_cut() {
     let bytes: Vec<u8> = (0..2000_u32).map(|i| (i * i % 251) as u8).collect();
     let validate = |line: &str| {
         let config = config(&format!("--train-iters 1 --lr 0 --eval-iters 100 {line}"));
-        run_on(&config, &Text::of(bytes.clone(), 16, "a text").unwrap(), 1).validation_loss
+        run_on(&config, &Text::of(bytes.clone(), 16, "a text").unwrap(), 1).validation_loss.unwrap()
     };
     let whole = validate("--micro-batch-size 1 --microbatches 1");
     for line in ["--micro-batch-size 3 --microbatches 2", "--micro-batch-size 2 --microbatches 4 --pp 4 --vp 2"] {
@@ -34,7 +34,7 @@ fn validation_is_a_mean_over_tokens_however_it_is_cut() {
 #[test]
 fn it_learns() {
     let outcome = run("--pp 2 --train-iters 100 --microbatches 4 --micro-batch-size 4 --eval-iters 4");
-    let (first, last) = (outcome.iterations[0].loss, outcome.validation_loss);
+    let (first, last) = (outcome.iterations[0].loss, outcome.validation_loss.unwrap());
     assert!((first - 256_f64.ln()).abs() < 0.2, "at first it knows nothing: {first}");
     assert!(last < outcome.unigram_entropy, "{last}, unigram entropy {}", outcome.unigram_entropy);
 }
