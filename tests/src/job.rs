@@ -180,6 +180,15 @@ impl Job {
         send(i32::try_from(self.child.id()).expect("process ids are small"), signal);
     }
 
+    /// Sends a signal to the command's group, as a terminal does.
+    ///
+    /// # Panics
+    /// When the group is empty.
+    pub fn signal_group(&self, signal: Signal) {
+        let leader = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw).expect("process ids are positive");
+        kill_process_group(leader, signal).expect("the group is there and ours");
+    }
+
     /// Sends a signal to one rank.
     ///
     /// # Panics
