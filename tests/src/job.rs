@@ -116,7 +116,11 @@ impl Job {
                 command.env_remove(inherited);
             }
         }
-        command.env(processes::JOB, &token).env("TMPDIR", temp.path());
+        command.env(processes::JOB, &token);
+        // Processes that are to find each other without a launcher share one.
+        if !command.get_envs().any(|(name, _)| name == "TMPDIR") {
+            command.env("TMPDIR", temp.path());
+        }
         command.stdin(Stdio::null()).stdout(stdout).stderr(Stdio::piped());
         let mut child = command.process_group(0).spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));
         let stdout = child.stdout.take().map(Lines::collect).unwrap_or_default();
