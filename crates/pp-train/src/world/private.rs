@@ -99,7 +99,7 @@ mod tests {
         let words = |last: &str| ["torchrun".to_owned(), std::process::id().to_string(), last.to_owned()];
         let private = Private::of(&temp, &words("0"));
         assert_ne!(private, Private::of(&temp, &words("1")));
-        assert_eq!(private.check().unwrap(), false);
+        assert!(!private.check().unwrap());
         private.make().unwrap();
         private.make().unwrap();
         private.leave_secret().unwrap();
