@@ -160,6 +160,11 @@ impl TrainConfig {
         &self.plan
     }
 
+    /// Where this process stands.
+    pub fn place(&self) -> &Place {
+        &self.place
+    }
+
     /// Whether everything is to be checked and nothing started.
     pub fn dry_run(&self) -> bool {
         self.dry_run

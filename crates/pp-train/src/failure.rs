@@ -43,7 +43,10 @@ fn kind_of(error: &(dyn std::error::Error + 'static)) -> Option<Failure> {
         | RendezvousError::Link { .. }
         | RendezvousError::NoAddress { .. }
         | RendezvousError::NotOver { .. } => Failure::Lost,
-        RendezvousError::Refused(_) => Failure::Invalid,
+        RendezvousError::Refused(_)
+        | RendezvousError::WrongSecret { .. }
+        | RendezvousError::Open { .. }
+        | RendezvousError::Secret(_) => Failure::Invalid,
         _ => Failure::Other,
     })
 }

@@ -1,5 +1,6 @@
 //! From a configuration to the end of the run: the text, the proofs, the meeting with the other ranks, the training.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::Result;
@@ -96,6 +97,7 @@ impl Run<'_> {
         let programs: Programs = own.certify(&joined.certificates)?;
         let mut member = joined.member;
         agree(&mut member.control, self.config, self.text)?;
+        tell_links(&mut member)?;
         self.train(programs, member)
     }
 
@@ -121,6 +123,25 @@ fn join_as(config: &TrainConfig, own: &OwnPrograms, host: HostAddress, secret: O
         run_name: config.place.run_name(),
     };
     Ok(join(&spec)?)
+}
+
+/// Has rank 0 say what the links between ranks go over, each counted at the rank where it ends.
+fn tell_links(member: &mut Member) -> Result<()> {
+    let (endpoint, rank) = (&member.endpoint, member.control.rank());
+    let ending = endpoint.channels().iter().filter(|channel| channel.destination == rank);
+    let mine: Vec<&str> = ending.filter_map(|&channel| endpoint.transport_of(channel)).collect();
+    let parts = member.control.all_gather(mine.join("\n").as_bytes())?;
+    if rank != Rank(0) {
+        return Ok(());
+    }
+    let mut counts = BTreeMap::<String, usize>::new();
+    for part in &parts {
+        for name in String::from_utf8_lossy(part).lines() {
+            *counts.entry(name.to_owned()).or_default() += 1;
+        }
+    }
+    let counts: Vec<String> = counts.iter().map(|(name, n)| format!("{n} over {name}")).collect();
+    say(&format!("links between ranks: {}", if counts.is_empty() { "none".to_owned() } else { counts.join(", ") }))
 }
 
 /// Every rank must have been started with the same arguments and the same text.

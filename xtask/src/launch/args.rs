@@ -1,14 +1,14 @@
 //! The launcher's own flags, and which of the typed ones are the trainer's.
 
-use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::thread::available_parallelism;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use clap::{ArgAction, Args, Command};
+use clap::{Args, Command};
 use pp_schedule::format::any;
 
+use super::words::{is_help, name, own_flag};
 use crate::workspace::root;
 
 /// Train a GPT over several processes on this machine
@@ -190,70 +190,11 @@ fn threads_per_rank(n_ranks: usize) -> usize {
     (n_cores / n_ranks.max(1)).max(1)
 }
 
-/// Puts the launcher's own flags first and all others behind a `--`, so that they may be typed in any order.
-///
-/// clap takes everything from the first unknown flag on as the trainer's: of `--vp 2 --pp 2` it would not see `--pp`.
-/// Which flags are the launcher's is asked of `cli`, so [`LaunchArgs`] stays the only list of them.
-pub(crate) fn own_flags_first(typed: Vec<OsString>, cli: &Command) -> Vec<OsString> {
-    let (Some(launch), true) = (cli.find_subcommand("launch"), typed.get(1).is_some_and(|word| word == "launch"))
-    else {
-        return typed;
-    };
-    let mut typed = VecDeque::from(typed);
-    let mut own: Vec<OsString> = typed.drain(..2).collect();
-    let mut trainers = Vec::new();
-    while let Some(word) = typed.pop_front() {
-        if word == "--" {
-            trainers.extend(typed.drain(..));
-            break;
-        }
-        match own_flag(launch, &word) {
-            None => trainers.push(word),
-            Some(OwnFlag::Complete) => own.push(word),
-            Some(OwnFlag::ValueFollows) => {
-                own.push(word);
-                own.extend(typed.pop_front());
-            }
-        }
-    }
-    own.push("--".into());
-    own.extend(trainers);
-    own
-}
-
-enum OwnFlag {
-    Complete,
-    ValueFollows,
-}
-
-fn own_flag(launch: &Command, word: &OsStr) -> Option<OwnFlag> {
-    if is_help(word) {
-        return Some(OwnFlag::Complete);
-    }
-    let name = name(word)?;
-    let has_value = word.as_encoded_bytes().contains(&b'=');
-    let flag = launch.get_arguments().find(|arg| {
-        arg.get_long() == Some(name) || arg.get_all_aliases().is_some_and(|aliases| aliases.contains(&name))
-    })?;
-    let takes_value = matches!(flag.get_action(), ArgAction::Set | ArgAction::Append);
-    Some(if takes_value && !has_value { OwnFlag::ValueFollows } else { OwnFlag::Complete })
-}
-
-fn is_help(word: &OsStr) -> bool {
-    word == "-h" || word == "--help"
-}
-
-/// The name in `--name` and `--name=value`; the value need not be text.
-fn name(word: &OsStr) -> Option<&str> {
-    let word = word.as_encoded_bytes().strip_prefix(b"--")?;
-    let name = word.split(|&byte| byte == b'=').next()?;
-    std::str::from_utf8(name).ok().filter(|name| !name.is_empty())
-}
-
 #[cfg(test)]
 mod tests {
     use clap::{CommandFactory, Parser};
 
+    use super::super::words::own_flags_first;
     use super::*;
 
     #[derive(Parser)]

@@ -18,6 +18,7 @@ mod signals;
 mod stopped;
 mod text;
 mod voice;
+mod words;
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -26,13 +27,14 @@ use std::time::Duration;
 
 use anyhow::Context;
 
-pub(crate) use args::{LaunchArgs, own_flags_first};
+pub(crate) use args::LaunchArgs;
 use env::{Secret, World};
 use failure::Ended;
 use ranks::Job;
 use scratch::ScratchDir;
 use signals::Signals;
 use voice::{Stream, Voice};
+pub(crate) use words::own_flags_first;
 
 /// How long the trainer may take to check its configuration, or to say something about itself.
 const CHECK_LIMIT: Duration = Duration::from_secs(60);

@@ -45,8 +45,8 @@ pub(crate) struct Local {
 /// Where the ranks can meet by what a source says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Ground {
-    /// All are on this host. These words tell the run from any other of this user.
-    OneHost(Vec<String>),
+    /// All are on this host.
+    OneHost,
     /// Rank 0 is on this host, and can listen on this port by a rule of the source.
     Hosts { host: String, port: u16, rule: String },
     /// It does not say.
@@ -65,6 +65,8 @@ pub(super) struct Claim {
     /// On how many hosts the ranks are, where the source says it.
     pub(super) hosts: Option<u32>,
     pub(super) ground: Ground,
+    /// Words that tell the run from any other, the same for all its ranks; none where the source has none.
+    pub(super) run: Vec<String>,
 }
 
 impl Claim {

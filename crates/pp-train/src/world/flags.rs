@@ -37,6 +37,6 @@ pub(super) fn claim(args: &Args) -> Result<Option<Claim>, Invalid> {
     let one_host = args.rendezvous_file.is_some() && args.bind.is_none();
     let local = one_host.then_some(Local { rank: rank.value, size: Some(world.value) });
     let hosts = one_host.then_some(1);
-    let claim = Claim { source: Source::Flags, rank, world, local, agents: None, hosts, ground: Ground::Unsaid };
-    claim.checked().map(Some)
+    let (ground, run) = (Ground::Unsaid, Vec::new());
+    Claim { source: Source::Flags, rank, world, local, agents: None, hosts, ground, run }.checked().map(Some)
 }

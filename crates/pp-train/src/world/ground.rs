@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use pp_comm::{HostAddress, Secret, clear_address, publish_address, withdraw_address};
 
+use super::Place;
 use super::meeting::{Address, Meeting};
 use super::private::Private;
-use super::{Place, secret};
 use crate::invalid::{Invalid, refuse};
 
 /// Pause between two looks for a secret.
@@ -51,7 +51,7 @@ impl Place {
             }
             Meeting::Private { words, listen } => {
                 let private = Private::of(&std::env::temp_dir(), words);
-                let made = private.make().and_then(|()| match self.secret {
+                let made = private.make().map_err(anyhow::Error::from).and_then(|()| match self.secret {
                     Some(_) => Ok(()),
                     None => private.leave_secret(),
                 });
@@ -120,8 +120,7 @@ impl Ground {
 }
 
 fn read_secret(private: &Private) -> Result<Secret> {
-    let path = private.secret();
-    secret::read(&path).map_err(|why| anyhow::anyhow!("the secret in {} {why}", path.display()))
+    Ok(Secret::from_file(&private.secret())?)
 }
 
 fn await_secret(private: &Private, limit: Duration) -> Result<Secret> {

@@ -137,9 +137,9 @@ fn at_typed(args: &Args, claim: &Claim, text: &str) -> Result<Meeting, Invalid> 
 
 fn by_source(args: &Args, claim: &Claim, listen: Listen) -> Result<Meeting, Invalid> {
     match &claim.ground {
-        Ground::OneHost(words) => {
+        Ground::OneHost => {
             let words =
-                [claim.source.name().to_owned(), claim.world.value.to_string()].into_iter().chain(words.clone());
+                [claim.source.name().to_owned(), claim.world.value.to_string()].into_iter().chain(claim.run.clone());
             Ok(Meeting::Private { words: words.collect(), listen: published(listen)? })
         }
         Ground::Hosts { host, port, rule } => {

@@ -25,6 +25,7 @@ mod torchrun;
 use std::path::Path;
 
 use pp_comm::Secret;
+use xxhash_rust::xxh3::xxh3_128;
 
 use crate::args::Args;
 use crate::invalid::{Invalid, refuse};
@@ -35,6 +36,9 @@ use meeting::Meeting;
 
 pub use claim::Source;
 pub use environment::Environment;
+
+/// The longest name of a run that is told as it is.
+const MAX_NAME: usize = 128;
 
 /// This process among the others.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,6 +51,7 @@ pub struct Place {
     said: String,
     meeting: Meeting,
     secret: Option<Secret>,
+    run: Vec<String>,
 }
 
 impl Place {
@@ -65,8 +70,8 @@ impl Place {
         let meeting = if claim.world.value == 1 { Meeting::Alone } else { Meeting::new(args, &claim)? };
         meeting::check_secret(&meeting, secret.is_some())?;
         let said = std::iter::once(said(&claim)).chain(beside).collect::<Vec<_>>().join("; ");
-        let Claim { source, rank, world, local, .. } = claim;
-        Ok(Self { rank: rank.value, world_size: world.value, local, source, said, meeting, secret })
+        let Claim { source, rank, world, local, run, .. } = claim;
+        Ok(Self { rank: rank.value, world_size: world.value, local, source, said, meeting, secret, run })
     }
 
     /// Nobody has started others. A dry run may look at a plan for several all the same.
@@ -81,6 +86,7 @@ impl Place {
             said: said.to_owned(),
             meeting: Meeting::Alone,
             secret: None,
+            run: Vec::new(),
         }
     }
 
@@ -109,17 +115,16 @@ impl Place {
         self.meeting == Meeting::Alone
     }
 
+    /// What tells this run from any other that ranks could meet by mistake, as far as its source says.
+    pub(crate) fn run_name(&self) -> String {
+        let name = self.run.join(" ");
+        // What a launcher calls a run may be long, and must fit into a first word.
+        if name.len() <= MAX_NAME { name } else { format!("{:032x}", xxh3_128(name.as_bytes())) }
+    }
+
     /// How many ranks share this machine, where the source says that.
     pub(crate) fn local_size(&self) -> Option<u32> {
         self.local.and_then(|local| local.size)
-    }
-
-    /// Tells this attempt at a job from others that the same launcher may have running; empty where nobody names it.
-    pub(crate) fn run_name(&self) -> String {
-        match &self.meeting {
-            Meeting::Private { words, .. } => words.join("/"),
-            _ => String::new(),
-        }
     }
 
     /// The file that was given for the ranks to meet through.

@@ -20,12 +20,11 @@ pub(super) fn claim(env: &Environment) -> Result<Option<Claim>, Invalid> {
     let size = number("OMPI_COMM_WORLD_LOCAL_SIZE")?.map(|size| size.value);
     let local = number("OMPI_COMM_WORLD_LOCAL_RANK")?.map(|rank| Local { rank: rank.value, size });
     let one_host = size == Some(world.value);
-    let ground = match identity(env) {
-        Some(words) if one_host => Ground::OneHost(words),
-        _ => Ground::Unsaid,
-    };
+    let run = identity(env);
+    // Without a name the directory of the meeting could be another run's.
+    let ground = if one_host && !run.is_empty() { Ground::OneHost } else { Ground::Unsaid };
     let hosts = one_host.then_some(1);
-    Claim { source: Source::OpenMpi, rank, world, local, agents: None, hosts, ground }.checked().map(Some)
+    Claim { source: Source::OpenMpi, rank, world, local, agents: None, hosts, ground, run }.checked().map(Some)
 }
 
 /// PMIx's rank where OpenMPI says nothing.
@@ -34,10 +33,11 @@ pub(super) fn lone_rank(env: &Environment) -> Result<Option<Number>, Invalid> {
 }
 
 /// What all processes of one `mpirun` share.
-fn identity(env: &Environment) -> Option<Vec<String>> {
-    let (name, value) = env.first(&["PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", "OMPI_MCA_orte_ess_jobid"])?;
+fn identity(env: &Environment) -> Vec<String> {
+    let names = ["PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", "OMPI_MCA_orte_ess_jobid"];
+    let Some((name, value)) = env.first(&names) else { return Vec::new() };
     let contact = env.text("OMPI_MCA_orte_hnp_uri").unwrap_or_default();
-    Some(vec![name.to_owned(), value.to_owned(), contact.to_owned()])
+    vec![name.to_owned(), value.to_owned(), contact.to_owned()]
 }
 
 #[cfg(test)]
@@ -64,7 +64,7 @@ mod tests {
         let claim = with(&[]).unwrap().unwrap();
         assert_eq!((claim.rank.value, claim.world.value, claim.hosts), (1, 2, Some(1)));
         assert_eq!(claim.local, Some(Local { rank: 1, size: Some(2) }));
-        assert!(matches!(&claim.ground, Ground::OneHost(words) if words[1] == "250806273"));
+        assert!(claim.ground == Ground::OneHost && claim.run[1] == "250806273", "{claim:?}");
         let two_hosts = with(&[("OMPI_COMM_WORLD_LOCAL_SIZE", "1"), ("OMPI_COMM_WORLD_LOCAL_RANK", "0")]);
         assert_eq!(two_hosts.unwrap().unwrap().ground, Ground::Unsaid);
     }

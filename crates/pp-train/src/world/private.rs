@@ -69,13 +69,14 @@ impl Private {
     }
 
     /// Leaves a secret there, whole or not at all, unless there is one.
-    pub(super) fn leave_secret(&self) -> io::Result<()> {
+    pub(super) fn leave_secret(&self) -> anyhow::Result<()> {
         if self.secret().exists() {
             return Ok(());
         }
         let draft = self.0.join(format!("secret.{}", std::process::id()));
         let _ = fs::remove_file(&draft);
-        secret::write_new(&draft).and_then(|()| fs::rename(&draft, self.secret()))
+        secret::write_new(&draft)?;
+        Ok(fs::rename(&draft, self.secret())?)
     }
 
     /// Takes everything back.
@@ -91,6 +92,8 @@ impl Private {
 mod tests {
     use std::os::unix::fs::{PermissionsExt, symlink};
 
+    use pp_comm::Secret;
+
     use super::*;
 
     #[test]
@@ -103,9 +106,10 @@ mod tests {
         private.make().unwrap();
         private.make().unwrap();
         private.leave_secret().unwrap();
-        let first = secret::read(&private.secret()).unwrap();
+        let read = || Secret::from_file(&private.secret()).unwrap();
+        let first = read();
         private.leave_secret().unwrap();
-        assert_eq!(secret::read(&private.secret()), Ok(first), "another rank may have read it");
+        assert_eq!(read(), first, "another rank may have read it");
 
         fs::set_permissions(&private.0, fs::Permissions::from_mode(0o755)).unwrap();
         assert!(private.make().unwrap_err().to_string().contains("mode 755"));

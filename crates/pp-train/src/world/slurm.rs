@@ -34,11 +34,13 @@ pub(super) fn claim(env: &Environment) -> Result<Option<Claim>, Invalid> {
     let size = if n_hosts == Some(1) { Some(world.value) } else { tasks_here(env)? };
     let local = local_rank.map(|rank| Local { rank: rank.value, size });
     let ground = match hosts.as_deref() {
-        _ if n_hosts == Some(1) => Ground::OneHost(identity(env)),
+        _ if n_hosts == Some(1) => Ground::OneHost,
         Some([first, ..]) => meeting(env, first)?,
         _ => Ground::Unsaid,
     };
-    Claim { source: Source::Slurm, rank, world, local, agents: None, hosts: n_hosts, ground }.checked().map(Some)
+    Claim { source: Source::Slurm, rank, world, local, agents: None, hosts: n_hosts, ground, run: identity(env) }
+        .checked()
+        .map(Some)
 }
 
 /// The step that this process is a task of.
@@ -142,8 +144,8 @@ mod tests {
     fn tasks_on_one_host_meet_there() {
         let one_host = with(&[("SLURM_STEP_NODELIST", "node08"), ("SLURM_LOCALID", "4")]).unwrap().unwrap();
         assert_eq!(one_host.local, Some(Local { rank: 4, size: Some(5) }));
-        let Ground::OneHost(words) = one_host.ground else { panic!("{one_host:?}") };
-        assert!(words.contains(&"1234567".to_owned()) && words.contains(&"2".to_owned()));
+        assert_eq!(one_host.ground, Ground::OneHost);
+        assert!(one_host.run.contains(&"1234567".to_owned()) && one_host.run.contains(&"2".to_owned()));
     }
 
     #[test]

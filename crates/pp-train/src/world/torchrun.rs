@@ -25,12 +25,14 @@ pub(super) fn claim(env: &Environment) -> Result<Option<Claim>, Invalid> {
     let local = local_rank.map(|rank| Local { rank: rank.value, size: local_size.map(|size| size.value) });
     let agents = number("GROUP_WORLD_SIZE")?;
     let one_host = local_size.is_some_and(|size| size.value == world.value);
-    let ground = if one_host { Ground::OneHost(identity(env)) } else { meeting(env, world.value)? };
+    let ground = if one_host { Ground::OneHost } else { meeting(env, world.value)? };
     let hosts = if one_host { Some(1) } else { agents.map(|agents| agents.value) };
-    Claim { source: Source::Torchrun, rank, world, local, agents, hosts, ground }.checked().map(Some)
+    Claim { source: Source::Torchrun, rank, world, local, agents, hosts, ground, run: identity(env) }
+        .checked()
+        .map(Some)
 }
 
-/// Workers of one agent share all of these; the store's port differs from that of any other agent at the same time.
+/// Workers share all of these; the store's port differs from that of any other run at the same time.
 fn identity(env: &Environment) -> Vec<String> {
     let names = ["TORCHELASTIC_RUN_ID", "MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RESTART_COUNT"];
     names.iter().map(|name| env.text(name).unwrap_or_default().to_owned()).collect()
@@ -107,12 +109,12 @@ mod tests {
     fn workers_of_one_host_are_told_from_those_of_other_runs_and_attempts() {
         let one = |changes: &[(&str, &str)]| {
             let one_host = [("LOCAL_WORLD_SIZE", "4"), ("GROUP_WORLD_SIZE", "1"), ("LOCAL_RANK", "2")];
-            with(&[&one_host, changes].concat()).unwrap().unwrap().ground
+            with(&[&one_host, changes].concat()).unwrap().unwrap()
         };
-        assert!(matches!(one(&[]), Ground::OneHost(_)));
-        assert_eq!(one(&[]), one(&[("LOCAL_RANK", "3"), ("RANK", "3")]));
+        assert_eq!(one(&[]).ground, Ground::OneHost);
+        assert_eq!(one(&[]).run, one(&[("LOCAL_RANK", "3"), ("RANK", "3")]).run);
         for change in [("TORCHELASTIC_RUN_ID", "x"), ("MASTER_PORT", "1"), ("TORCHELASTIC_RESTART_COUNT", "1")] {
-            assert_ne!(one(&[]), one(&[change]), "{change:?}");
+            assert_ne!(one(&[]).run, one(&[change]).run, "{change:?}");
         }
     }
 

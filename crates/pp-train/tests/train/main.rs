@@ -12,3 +12,4 @@ mod process;
 mod runs;
 mod schedules;
 mod traces;
+mod worlds;
