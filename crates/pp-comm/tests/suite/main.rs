@@ -6,6 +6,7 @@ mod collectives;
 mod common;
 mod conformance;
 mod executor;
+mod flight;
 mod heartbeat;
 mod junk;
 mod links;
