@@ -99,6 +99,9 @@ fn ranks_that_die_freeze_or_dawdle_are_named() {
         assert_eq!(finished.code, Some(3), "{case}");
         if verdict == "slow" {
             assert!(found["action"].is_u64(), "{case}");
+            // It is ended without coming back, and says so itself.
+            let own = finished.stderr.iter().find(|line| line.starts_with("[rank 1] error: "));
+            assert!(own.is_some_and(|line| line.contains("did not come back within 2s; it was at action ")), "{case}");
         }
     });
 }

@@ -22,8 +22,9 @@ use super::signals::{LOOK_EVERY, Signals};
 use super::stopped;
 use super::voice::{Stream, Voice};
 
-/// How long after the first failure others may still fail by themselves, which tells the cause from what followed.
-const GRACE: Duration = Duration::from_millis(500);
+/// How long after the first failure others may still fail by themselves, which tells the cause from what followed: they agree
+/// on it first, write down what they did last, and those that do not come back from a computation are ended after two seconds.
+const GRACE: Duration = Duration::from_millis(2500);
 /// How long ranks may take to end when the launcher is interrupted by what does not ask for the step to be finished.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// How long after the first rank that stopped the others may take: they stop after the same step.

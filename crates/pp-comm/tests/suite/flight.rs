@@ -123,7 +123,7 @@ fn a_meddled_message_is_named_whichever_it_is() {
     std::thread::scope(|scope| {
         for program in programs() {
             scope.spawn(move || {
-                for kind in [Kind::Memory(0), Kind::Memory(4), Kind::Socket] {
+                for kind in [Kind::Memory(0), Kind::Memory(4), Kind::Socket, Kind::Shm] {
                     for (fault, verdict) in faults {
                         for (rank, send) in [(0, 1), (1, 3)] {
                             let text = format!("{fault}:rank={rank},send={send}");
