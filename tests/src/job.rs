@@ -137,6 +137,15 @@ impl Job {
         assert!(seen, "no `{text}` within {timeout:?}\n{}", self.so_far());
     }
 
+    /// Waits for a line on standard error that contains `text`.
+    ///
+    /// # Panics
+    /// When it does not come in time.
+    pub fn wait_for_error(&self, text: &str, timeout: Duration) {
+        let seen = within(timeout, || self.stderr.so_far().iter().any(|line| line.contains(text)));
+        assert!(seen, "no `{text}` within {timeout:?}\n{}", self.so_far());
+    }
+
     /// Waits for the command itself to end, and for all that it and its ranks wrote.
     ///
     /// # Panics

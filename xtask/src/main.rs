@@ -1,6 +1,7 @@
 //! The workspace's commands; `cargo xtask help` lists them. One file or folder per command.
 
 mod ci;
+mod explain;
 mod launch;
 mod schedule;
 mod workspace;
@@ -21,6 +22,7 @@ struct Cli {
 #[derive(clap::Subcommand)]
 enum Command {
     Launch(launch::LaunchArgs),
+    Explain(explain::ExplainArgs),
     Schedule(schedule::ScheduleArgs),
     Golden(golden::GoldenArgs),
     Ci(ci::CiArgs),
@@ -39,6 +41,7 @@ fn main() -> ExitCode {
     };
     let result = match &cli.command {
         Command::Launch(args) => Ok(launch::run(args)),
+        Command::Explain(args) => explain::run(args),
         Command::Schedule(args) => schedule::run(args),
         Command::Golden(args) => golden::run(args),
         Command::Ci(args) => ci::run(args),

@@ -4,6 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use pp_schedule::{Channel, Microbatch, Rank, Role};
+use serde::{Deserialize, Serialize};
 
 use crate::message::{Boundary, BufferError, HeaderError, Label};
 
@@ -45,7 +46,9 @@ pub(crate) const fn role_name(role: Role) -> &'static str {
 }
 
 /// An operation that all ranks of a run or a group take part in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "kebab-case")]
 #[repr(u8)]
 pub enum Collective {
     /// All ranks wait for each other.

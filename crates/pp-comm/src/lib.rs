@@ -78,7 +78,7 @@ mod endpoint;
 mod error;
 mod executor;
 mod fabric;
-mod flight;
+pub mod flight;
 mod group;
 mod member;
 pub mod mesh;
@@ -101,7 +101,7 @@ pub mod fuzzing {
     pub use crate::wire::fuzz as frame;
 }
 
-pub use endpoint::{Endpoint, RecvTicket, RoughLinks, SendTicket, Transports};
+pub use endpoint::{Endpoint, Fault, FaultError, RecvTicket, RoughLinks, SendTicket, Transports};
 pub use error::{Collective, CommError, Operation};
 
 pub use executor::{

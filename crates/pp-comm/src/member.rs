@@ -97,7 +97,7 @@ impl MemoryBuilder {
 
     /// Makes the member, on the thread that will use it.
     pub fn build(self) -> Member {
-        let recorder = Recorder::new(self.rank());
+        let recorder = Recorder::new(self.rank()).of_run(None, self.n_ranks);
         let Self { n_ranks, channels, deadline, endpoint, control } = self;
         Member {
             endpoint: Endpoint::memory(channels, deadline, recorder.clone(), endpoint),

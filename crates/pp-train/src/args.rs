@@ -225,6 +225,20 @@ pub struct Args {
     #[arg(long, value_name = "N", help_heading = "Output")]
     pub trace_iteration: Option<u32>,
 
+    /// Directory for what each rank did last, written when the run fails; `cargo xtask explain DIR` reads it [default: a
+    /// fresh one among the temporary files]
+    #[arg(long, value_name = "DIR", env = "PP_FLIGHT_DIR", hide_env_values = true, help_heading = "Output")]
+    pub flight_dir: Option<PathBuf>,
+
+    /// Rehearse a failure, such as drop:rank=1,send=5, to see how it ends and what `cargo xtask explain` says
+    ///
+    /// One of drop, shorten, mistype, duplicate (a rank's n-th message: rank=R,send=N), delay (the same, with seconds=S),
+    /// kill, freeze (a rank at an action of a step: rank=R,step=S,action=A), stall (the same, with seconds=S). Of each,
+    /// seed=N chooses the place. Messages are counted from 1, steps (validations too) and actions from 0. And rough:seed=N,
+    /// links that stall and move bytes in pieces, from which nothing may come.
+    #[arg(long, value_name = "FAULT", help_heading = "Output")]
+    pub inject_fault: Option<String>,
+
     /// Check everything, print configuration and tables, start nothing
     #[arg(long, help_heading = "Output")]
     pub dry_run: bool,

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pp_comm::Transports;
+use pp_comm::{Fault, Transports};
 use pp_model::{GptConfig, GptOptions};
 use pp_schedule::LayerPartition;
 
@@ -76,6 +76,8 @@ pub struct TrainConfig {
     pub(crate) transports: Transports,
     pub(crate) metrics: Option<PathBuf>,
     pub(crate) trace: Option<TraceRequest>,
+    pub(crate) flight_dir: Option<PathBuf>,
+    pub(crate) fault: Option<Fault>,
     pub(crate) dry_run: bool,
 }
 
@@ -109,6 +111,7 @@ impl TrainConfig {
         check_sizes(args)?;
         check_not_there_yet(args)?;
         let plan = Plan::new(args, file)?;
+        let n_ranks = plan.n_ranks();
         let model = model(args)?;
         let layers = crate::layers::partition(args, &model, plan.placement())?;
         let place = Place::new(args, env, &plan)?;
@@ -132,6 +135,8 @@ impl TrainConfig {
             transports: transports(args)?,
             metrics: args.metrics.clone(),
             trace: trace(args)?,
+            flight_dir: args.flight_dir.clone(),
+            fault: fault(args, n_ranks)?,
             dry_run: args.dry_run,
             place,
         };
@@ -329,6 +334,15 @@ fn trace(args: &Args) -> Result<Option<TraceRequest>, Invalid> {
         (Some(path), iteration) => {
             Ok(Some(TraceRequest { path: path.clone(), iteration: iteration.unwrap_or(total) - 1 }))
         }
+    }
+}
+
+/// The failure to rehearse, for runs of so many ranks.
+fn fault(args: &Args, n_ranks: u32) -> Result<Option<Fault>, Invalid> {
+    let Some(text) = &args.inject_fault else { return Ok(None) };
+    match text.parse::<Fault>().and_then(|fault| fault.among(n_ranks)) {
+        Ok(fault) => Ok(Some(fault)),
+        Err(error) => refuse!("--inject-fault {text}: {error}"),
     }
 }
 

@@ -15,6 +15,7 @@
 //! | `stop` | [`Stop`]: signals, and how ranks agree to stop after the same step |
 //! | `trainer` | a rank at work; `step` and `eval` are what it does |
 //! | `train` | [`train()`]: the whole run on one rank; `records`, `outcome`: what it comes to; `report`: what rank 0 tells of it |
+//! | `flight` | [`Flight`]: what a rank leaves behind when its run fails |
 //! | `run` | [`run()`]: from a configuration to the end, rendezvous included |
 //!
 //! # Invariants
@@ -33,6 +34,7 @@ mod data;
 mod eval;
 mod failure;
 mod files;
+mod flight;
 mod footprint;
 mod invalid;
 mod layers;
@@ -58,6 +60,7 @@ mod world;
 pub use config::{AdamOptions, TextSource, TraceRequest, TrainConfig, VOCAB};
 pub use data::Text;
 pub use failure::Failure;
+pub use flight::Flight;
 pub use invalid::Invalid;
 pub use lr::LrSchedule;
 pub use measure::{Measured, Predicted, SLOW_FROM, SlowStage, StageTimes};

@@ -6,14 +6,15 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use clap::Parser;
 use pp_train::args::{Args, one_line};
-use pp_train::{Environment, Failure, Stop, TrainConfig, run};
+use pp_train::{Environment, Failure, Flight, Stop, TrainConfig, run};
 
 const FAILED: u8 = 1;
 const INVALID: u8 = 2;
 const LOST: u8 = 3;
 
 fn main() -> ExitCode {
-    end_on_panic();
+    let flight = Flight::new(end_stuck);
+    end_on_panic(flight.clone());
     if std::env::var("PP_STDIN_GUARD").is_ok_and(|guard| guard == "1") {
         end_with_launcher();
     }
@@ -28,13 +29,13 @@ fn main() -> ExitCode {
         }
         Err(error) => return fail(INVALID, &one_line(&error)),
     };
-    match start(&args) {
+    match start(&args, &flight) {
         Ok(code) => code,
-        Err(error) => fail(code_of(&error), &format!("{error:#}")),
+        Err(error) => fail(code_of(&error), &format!("{error:#}{}", flight.told())),
     }
 }
 
-fn start(args: &Args) -> Result<ExitCode> {
+fn start(args: &Args, flight: &Flight) -> Result<ExitCode> {
     let stop = Stop::on_signals().context("cannot listen for signals")?;
     let config = TrainConfig::within(args, &Environment::of_process())?;
     if !config.dry_run() {
@@ -43,7 +44,7 @@ fn start(args: &Args) -> Result<ExitCode> {
             .build_global()
             .with_context(|| format!("cannot start --threads {}", config.threads()))?;
     }
-    Ok(match run(&config, &stop)? {
+    Ok(match run(&config, &stop, flight)? {
         None => ExitCode::SUCCESS,
         Some(stopped) => {
             let _ = io::stderr().write_all(format!("{stopped}\n").as_bytes());
@@ -79,11 +80,19 @@ fn last_line(message: &str) {
 }
 
 /// A panic on any thread ends the process: half a rank would leave the others waiting.
-fn end_on_panic() {
-    std::panic::set_hook(Box::new(|panic| {
-        last_line(&format!("internal fault: {panic}"));
+fn end_on_panic(flight: Flight) {
+    std::panic::set_hook(Box::new(move |panic| {
+        let said = format!("internal fault: {panic}");
+        flight.panicked(&said);
+        last_line(&format!("{said}{}", flight.told()));
         std::process::exit(i32::from(FAILED));
     }));
+}
+
+/// The end of a rank whose training thread does not come back from a computation to hear that another rank is lost.
+fn end_stuck(reason: &str) {
+    last_line(reason);
+    std::process::exit(i32::from(LOST));
 }
 
 /// When the launcher is gone, so is the reason to run. It holds the other end of standard input, which closes with it; a

@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::Result;
-use pp_comm::{Control, Host, HostAddress, HostSpec, JoinSpec, Joined, Member, Secret, join};
+use pp_comm::{Control, Endpoint, Fault, Host, HostAddress, HostSpec, JoinSpec, Joined, Member, Secret, join};
 use pp_schedule::{Certificate, Rank};
 use xxhash_rust::xxh3::Xxh3Default;
 
 use crate::config::TrainConfig;
 use crate::data::Text;
 use crate::files;
+use crate::flight::Flight;
 use crate::invalid::Invalid;
 use crate::programs::{OwnPrograms, Programs, prove};
 use crate::report::{self, Report, say};
@@ -21,11 +22,11 @@ use crate::train::train;
 const FAREWELL: Duration = Duration::from_secs(2);
 
 /// Runs what a configuration says, to its end or until a rank is asked to stop; with `--dry-run`, everything up to the start.
-/// Says where it was stopped, if it was.
+/// Says where it was stopped, if it was. When it fails, `flight` has what this rank did last written down.
 ///
 /// # Errors
 /// [`crate::Failure::of`] tells which kind.
-pub fn run(config: &TrainConfig, stop: &Stop) -> Result<Option<Stopped>> {
+pub fn run(config: &TrainConfig, stop: &Stop, flight: &Flight) -> Result<Option<Stopped>> {
     let text = Text::load(config)?;
     files::check(config)?;
     if config.dry_run {
@@ -43,10 +44,10 @@ pub fn run(config: &TrainConfig, stop: &Stop) -> Result<Option<Stopped>> {
     } else {
         Vec::new()
     };
-    let mut run = Run { config, text: &text, stop, report: &mut report };
+    let mut run = Run { config, text: &text, stop, flight, report: &mut report };
     if config.place.is_alone() {
         let programs = own.certify(&certificates)?;
-        run.train(programs, Member::alone(config.timeout))
+        run.train(programs, Member::alone(config.timeout), |_| Ok(()))
     } else if rank == Rank(0) {
         run.host(own, certificates)
     } else {
@@ -61,6 +62,7 @@ struct Run<'a> {
     config: &'a TrainConfig,
     text: &'a Text,
     stop: &'a Stop,
+    flight: &'a Flight,
     report: &'a mut Report,
 }
 
@@ -95,14 +97,24 @@ impl Run<'_> {
 
     fn joined(&mut self, own: OwnPrograms, joined: Joined) -> Result<Option<Stopped>> {
         let programs: Programs = own.certify(&joined.certificates)?;
-        let mut member = joined.member;
-        agree(&mut member.control, self.config, self.text)?;
-        tell_links(&mut member)?;
-        self.train(programs, member)
+        let (config, text) = (self.config, self.text);
+        self.train(programs, joined.member, |member| {
+            agree(&mut member.control, config, text)?;
+            tell_links(member)?;
+            config.fault.map_or(Ok(()), |fault| rehearse(fault, &mut member.endpoint))
+        })
     }
 
-    fn train(&mut self, programs: Programs, mut member: Member) -> Result<Option<Stopped>> {
-        let outcome = train(self.config, self.text, programs, &mut member, self.stop, self.report)?;
+    fn train(
+        &mut self,
+        programs: Programs,
+        mut member: Member,
+        begin: impl FnOnce(&mut Member) -> Result<()>,
+    ) -> Result<Option<Stopped>> {
+        let &mut Self { config, text, stop, flight, ref mut report } = self;
+        flight.arm(config, &member)?;
+        let done = begin(&mut member).and_then(|()| train(config, text, programs, &mut member, stop, report));
+        let outcome = done.map_err(|error| flight.failed(&mut member.control, error))?;
         member.close();
         Ok(outcome.stopped)
     }
@@ -118,7 +130,7 @@ fn join_as(config: &TrainConfig, own: &OwnPrograms, host: HostAddress, secret: O
         deadline: config.timeout,
         heartbeat: config.heartbeat,
         transports: config.transports,
-        rough: None,
+        rough: config.fault.and_then(Fault::rough),
         secret,
         run_name: config.place.run_name(),
     };
@@ -142,6 +154,15 @@ fn tell_links(member: &mut Member) -> Result<()> {
     }
     let counts: Vec<String> = counts.iter().map(|(name, n)| format!("{n} over {name}")).collect();
     say(&format!("links between ranks: {}", if counts.is_empty() { "none".to_owned() } else { counts.join(", ") }))
+}
+
+/// Has a failure rehearsed; the rank that it is done to says so, lest somebody take it for a real one.
+fn rehearse(fault: Fault, endpoint: &mut Endpoint) -> Result<()> {
+    endpoint.inject(fault);
+    if fault.rank().is_none_or(|rank| rank == endpoint.rank()) {
+        say(&format!("rehearsal: --inject-fault {fault}"))?;
+    }
+    Ok(())
 }
 
 /// Every rank must have been started with the same arguments and the same text.

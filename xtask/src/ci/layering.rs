@@ -18,7 +18,7 @@ const BANS: [Ban; 4] = [
     Ban { package: "pp-schedule", banned: &["candle"], why: "the schedule core knows no tensors" },
     Ban { package: "nccl-rs", banned: &["candle"], why: "NCCL is usable without a tensor library" },
     Ban { package: "pp-comm", banned: &["candle"], why: "messages are bytes" },
-    Ban { package: "xtask", banned: &["candle", "pp-comm"], why: "xtask builds in seconds" },
+    Ban { package: "xtask", banned: &["candle", "pp-model", "pp-train"], why: "xtask builds in seconds" },
 ];
 
 /// All that may stand beneath pp-schedule with its default features; the last five belong to thiserror's macro.

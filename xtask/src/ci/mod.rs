@@ -48,6 +48,8 @@ enum Step {
     Sweep,
     /// Recorded zero-bubble orders are not shorter than what the search finds
     Golden,
+    /// 200 ranks killed at random moments: all others end, say why, and leave nothing
+    Kills,
     /// The simulator foretells what the executor takes over stages that sleep, within 5 %
     Timing,
     /// Every order in which the threads of a memory fabric can go, by loom
@@ -130,6 +132,11 @@ impl Step {
                 let models = ["test", "--package", "pp-comm", "--lib", "models"];
                 let folder = root().join("target/loom");
                 succeeds(cargo().args(models).env("RUSTFLAGS", "--cfg loom").env("CARGO_TARGET_DIR", folder))
+            }
+            Step::Kills => {
+                // Of the whole workspace, as in `cargo test --workspace`: else cargo would build dependencies anew.
+                let test = ["test", "--workspace", "--test", "killed"];
+                succeeds(cargo().args(test).env("PP_TEST_KILLS", "200"))
             }
             Step::Package => package::check(),
             Step::Deny => deny(),

@@ -9,7 +9,6 @@ use clap::{Args, Command};
 use pp_schedule::format::any;
 
 use super::words::{is_help, name, own_flag};
-use crate::workspace::root;
 
 /// Train a GPT over several processes on this machine
 ///
@@ -48,8 +47,8 @@ pub(crate) struct LaunchArgs {
     /// The longest that a rank waits for another, and the launcher for ranks that were asked to stop [default: 60]
     #[arg(long, value_name = "SECONDS", allow_hyphen_values = true)]
     timeout: Option<OsString>,
-    /// Where ranks write what they did last when something goes wrong [default: a directory in target/pp-flight]
-    #[arg(long, value_name = "DIRECTORY")]
+    /// Where ranks write what they did last when something goes wrong [default: a fresh directory among the temporary files]
+    #[arg(long, value_name = "DIRECTORY", env = "PP_FLIGHT_DIR", hide_env_values = true)]
     flight_dir: Option<PathBuf>,
     /// Check the configuration, print it and stop
     #[arg(long)]
@@ -92,14 +91,18 @@ impl LaunchArgs {
 
     /// Where ranks write what they did last: as asked for, or where no other launch does.
     pub(crate) fn flight_dir(&self) -> PathBuf {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         let own = || {
-            let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
-            target.join("pp-flight").join(format!("{now}-{}", std::process::id()))
+            let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
+            std::env::temp_dir().join(format!("pp-flight-{now}-{}", std::process::id()))
         };
         let path = self.flight_dir.clone().unwrap_or_else(own);
         // Wherever a rank may stand.
         std::path::absolute(&path).unwrap_or(path)
+    }
+
+    /// Whether that was asked for.
+    pub(crate) fn names_flight_dir(&self) -> bool {
+        self.flight_dir.is_some()
     }
 
     /// None when the product overflows.

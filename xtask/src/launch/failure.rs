@@ -78,6 +78,9 @@ enum Kind {
     Killed,
     /// Failed by itself.
     Failed,
+    /// Heard that the rank that its line names stands still: such a rank says nothing itself, and others may wait for it in
+    /// vain before that is noticed.
+    SawFrozen(usize),
     /// Waited in vain for another rank, which may be stuck and never fail.
     Waited,
     /// Lost a peer, and does not say which.
@@ -110,9 +113,10 @@ impl Kind {
         match self {
             Self::Killed => 0,
             Self::Failed => 1,
-            Self::Waited => 2,
-            Self::Lost => 3,
-            Self::LostPeer(_) => 4,
+            Self::SawFrozen(_) => 2,
+            Self::Waited => 3,
+            Self::Lost => 4,
+            Self::LostPeer(_) => 5,
         }
     }
 
@@ -120,7 +124,8 @@ impl Kind {
     fn of_loss(reason: &str) -> Self {
         // What a lost peer reports may be that it waited; so this comes first.
         if let Some(peer) = lost_peer(reason) {
-            return Self::LostPeer(peer);
+            let is_frozen = reason.contains("no heartbeat");
+            return if is_frozen { Self::SawFrozen(peer) } else { Self::LostPeer(peer) };
         }
         let waited = ["did not complete within", "did not arrive", "was written to", "had not all left"];
         if waited.iter().any(|text| reason.contains(text)) { Self::Waited } else { Self::Lost }
@@ -159,6 +164,9 @@ impl RankEnd {
     pub(crate) fn describe(&self, n_ranks: usize) -> String {
         let rank = self.rank;
         let others = if n_ranks > 1 { "; the other ranks were stopped" } else { "" };
+        if let (Kind::SawFrozen(frozen), Some(reason)) = (self.kind(), &self.last_error) {
+            return format!("rank {frozen} froze and the other ranks were stopped; rank {rank} said: {reason}");
+        }
         match (self.how, &self.last_error) {
             (How::Signal(signal), _) => format!("rank {rank} was killed by {}{others}", signal_name(signal)),
             (How::Code(code), Some(reason)) => format!("rank {rank} failed with exit code {code}: {reason}"),
@@ -243,6 +251,20 @@ mod tests {
         }
         assert_eq!(first_by_lines(&[(0, None), (1, DEADLINE)]), Some(1));
         assert_eq!(first_by_lines(&[(0, TOLD), (1, None)]), Some(1));
+    }
+
+    #[test]
+    fn a_frozen_rank_is_named_though_another_waited_in_vain() {
+        let frozen =
+            Some("rank 0, step 4, action 7 (wait): rank 3 is lost: no heartbeat for 2.0s: its process is frozen");
+        for (lines, seen_by) in
+            [(vec![(0, frozen), (2, DEADLINE)], 0), (vec![(0, TOLD), (1, frozen), (2, DEADLINE)], 1)]
+        {
+            assert_eq!(first_by_lines(&lines), Some(seen_by));
+        }
+        let end = RankEnd { last_error: frozen.map(str::to_owned), ..end(0, How::Code(3), 1) };
+        let said = end.describe(4);
+        assert!(said.starts_with("rank 3 froze") && said.contains("no heartbeat for 2.0s"), "{said}");
     }
 
     #[test]

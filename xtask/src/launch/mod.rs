@@ -2,13 +2,14 @@
 //!
 //! The way through: [`args`] splits the command line, [`signals`] are caught, [`build`] makes the trainer, [`text`]
 //! writes the default data, one dry run refuses what cannot work, [`ranks`] runs the processes with [`output`]
-//! collecting their lines, and [`failure`] says which rank failed first, or [`stopped`] where all were stopped. Whatever is said goes through [`voice`];
-//! [`helper`] owns every process that is no rank.
+//! collecting their lines, and [`failure`] says which rank failed first and [`flight`] what their records tell, or [`stopped`]
+//! where all were stopped. Whatever is said goes through [`voice`]; [`helper`] owns every process that is no rank.
 
 mod args;
 mod build;
 mod env;
 mod failure;
+mod flight;
 mod helper;
 mod output;
 mod progress;
@@ -80,7 +81,8 @@ fn prepare_and_run(args: &LaunchArgs, signals: &Signals, voice: &Voice) -> anyho
     if args.dry_run || !checked.status.success() {
         return accepted(checked, voice);
     }
-    Job { binary: &binary, flags: &flags, world, patience: args.patience(), signals, voice }.run()
+    let (patience, keeps_flight) = (args.patience(), args.names_flight_dir());
+    Job { binary: &binary, flags: &flags, world, keeps_flight, patience, signals, voice }.run()
 }
 
 /// Lets the trainer check the whole configuration once, data included, as rank 0 before any rank starts.

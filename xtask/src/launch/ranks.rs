@@ -16,13 +16,15 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 
 use super::env::World;
 use super::failure::{self, Ended, RankEnd};
+use super::flight;
 use super::output::Output;
 use super::signals::{LOOK_EVERY, Signals};
 use super::stopped;
 use super::voice::{Stream, Voice};
 
-/// How long after the first failure others may still fail by themselves, which tells the cause from what followed.
-const GRACE: Duration = Duration::from_millis(500);
+/// How long after the first failure others may still fail by themselves, which tells the cause from what followed: they agree
+/// on it first, write down what they did last, and those that do not come back from a computation are ended after two seconds.
+const GRACE: Duration = Duration::from_millis(2500);
 /// How long ranks may take to end when the launcher is interrupted by what does not ask for the step to be finished.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// How long after the first rank that stopped the others may take: they stop after the same step.
@@ -36,6 +38,8 @@ pub(crate) struct Job<'a> {
     pub(crate) binary: &'a Path,
     pub(crate) flags: &'a [OsString],
     pub(crate) world: World<'a>,
+    /// Where ranks write what they did last was asked for, and stays as they leave it.
+    pub(crate) keeps_flight: bool,
     /// How long the step in progress may take when the launcher is asked to stop.
     pub(crate) patience: Duration,
     pub(crate) signals: &'a Signals,
@@ -61,6 +65,13 @@ impl Job<'_> {
         let interrupted = interrupted.or(self.drain(&drained, is_good));
         let ends = ranks.ends(&output);
         let together = stopped::together(&ends);
+        let is_failure = interrupted.is_none() && together.is_none();
+        let first = failure::first(&ends).filter(|_| is_failure);
+        match first.and_then(|_| flight::told(&self.world.flight_dir, &ends)) {
+            Some(told) => self.voice.say(Stream::Stderr, told),
+            None if self.keeps_flight => {}
+            None => flight::forget(&self.world.flight_dir),
+        }
         if let Some(signal) = interrupted {
             let how =
                 together.map_or("were stopped".to_owned(), |(_, said)| format!("stopped {}", stopped::after(said)));
@@ -69,7 +80,7 @@ impl Job<'_> {
         if let Some((code, said)) = together {
             return Err(Ended { code, reason: said.to_owned() }.into());
         }
-        match failure::first(&ends) {
+        match first {
             Some(first) => Err(Ended { code: first.exit_code(), reason: first.describe(n_ranks) }.into()),
             None => Ok(()),
         }

@@ -5,6 +5,7 @@
 //! the receive expects.
 
 mod arrival;
+mod faults;
 mod link;
 mod links;
 mod memory;
@@ -21,6 +22,8 @@ use crate::flight::{Recorder, State, Subject};
 use crate::message::{Boundary, Buffer, Label};
 
 use arrival::check_arrival;
+pub use faults::{Fault, FaultError};
+use faults::{Meddled, Meddler};
 pub(crate) use links::SocketTransport;
 pub(crate) use memory::MemoryTransport;
 pub(crate) use pipe::Pipe;
@@ -37,6 +40,7 @@ pub struct Endpoint {
     channels: Vec<Channel>,
     deadline: Duration,
     recorder: Recorder,
+    meddler: Meddler,
     transport: Transport,
     one_thread: PhantomData<*const ()>,
 }
@@ -54,6 +58,8 @@ enum Transport {
 pub struct SendTicket {
     operation: Operation,
     number: u64,
+    /// What did not leave on purpose: a rehearsal.
+    lost: Option<Buffer>,
 }
 
 /// A receive in flight.
@@ -85,7 +91,20 @@ impl Endpoint {
     }
 
     fn new(channels: Vec<Channel>, deadline: Duration, recorder: Recorder, transport: Transport) -> Self {
-        Self { rank: recorder.rank(), channels, deadline, recorder, transport, one_thread: PhantomData }
+        let meddler = Meddler::default();
+        Self { rank: recorder.rank(), channels, deadline, recorder, meddler, transport, one_thread: PhantomData }
+    }
+
+    /// Has a failure rehearsed, if it is one of this rank's: something is done to one of its messages, or to its process.
+    /// Leave what a seed chooses to [`Fault::among`].
+    pub fn inject(&mut self, fault: Fault) {
+        if fault.rank() != Some(self.rank) {
+            return;
+        }
+        match fault.trigger() {
+            Some(trigger) => self.recorder.set_trigger(trigger),
+            None => self.meddler = Meddler::new(fault),
+        }
     }
 
     /// What this rank did last, transfers included.
@@ -134,13 +153,25 @@ impl Endpoint {
     ) -> Result<SendTicket, CommError> {
         let (link, label, n_bytes) =
             (self.link(channel, Role::Send)?, label.into(), buffer.boundary().n_bytes() as u64);
-        let number = match &mut self.transport {
-            Transport::Memory(memory) => memory.post_send(link, label, buffer),
-            Transport::Socket(socket) => socket.post_send(link, label, buffer)?,
+        let (number, lost) = match self.meddler.meddle(buffer)? {
+            Meddled::Sent(buffer) => (self.hand_over(link, label, buffer)?, None),
+            Meddled::Twice(buffer) => {
+                let number = self.hand_over(link, label, buffer.clone())?;
+                self.hand_over(link, label, buffer)?;
+                (number, None)
+            }
+            Meddled::Lost(buffer) => (0, Some(buffer)),
         };
         let operation = Operation { role: Role::Send, channel, label };
         self.recorder.note(Subject::Transfer(operation), State::Posted, n_bytes);
-        Ok(SendTicket { operation, number })
+        Ok(SendTicket { operation, number, lost })
+    }
+
+    fn hand_over(&mut self, link: usize, label: Label, buffer: Buffer) -> Result<u64, CommError> {
+        match &mut self.transport {
+            Transport::Memory(memory) => Ok(memory.post_send(link, label, buffer)),
+            Transport::Socket(socket) => socket.post_send(link, label, buffer),
+        }
     }
 
     /// Starts a receive of a message that both sides agreed to be `boundary`.
@@ -193,8 +224,11 @@ impl Endpoint {
     /// # Errors
     /// [`CommError::Deadline`], [`CommError::PeerLost`], or what else the channel failed with.
     pub fn wait_send(&mut self, ticket: SendTicket) -> Result<Buffer, CommError> {
-        let SendTicket { operation, number } = ticket;
+        let SendTicket { operation, number, lost } = ticket;
         self.recorded(operation, 0, |endpoint| {
+            if let Some(buffer) = lost {
+                return Ok(buffer);
+            }
             let link = endpoint.link(operation.channel, Role::Send)?;
             let sent = match &mut endpoint.transport {
                 Transport::Memory(memory) => memory.wait_send(link, number, endpoint.deadline)?,

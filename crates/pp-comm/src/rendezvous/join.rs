@@ -132,7 +132,7 @@ pub fn join(spec: &JoinSpec) -> Result<Joined, RendezvousError> {
         meet(spec, deadline)?;
 
     let channels = channels_of(rank, &spec.channels);
-    let (alarm, recorder) = (Alarm::default(), Recorder::new(rank));
+    let (alarm, recorder) = (Alarm::default(), Recorder::new(rank).of_run(Some(run), n_ranks));
     // Listening to the host from here on: a rank that is lost while the links are made shows at once.
     let line = Line { n_ranks, limit, heartbeat: spec.heartbeat, theirs };
     let control = SocketControl::new(stream, line, &alarm, &recorder).map_err(cannot())?;

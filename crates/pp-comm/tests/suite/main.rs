@@ -7,6 +7,7 @@ mod common;
 mod conformance;
 mod contract;
 mod executor;
+mod flight;
 mod group_collectives;
 mod heartbeat;
 mod junk;
