@@ -15,7 +15,7 @@ use crate::error::ShmError;
 use crate::mapping::Mapping;
 
 /// Bytes after which a long copy is published, so that the other side works on them meanwhile.
-const PIECE: usize = 64 * 1024;
+const PIECE: usize = 32 * 1024;
 
 /// The end that writes.
 #[derive(Debug)]

@@ -37,7 +37,9 @@ fn main() -> Outcome {
     }
 }
 
-const TESTS: [(&str, fn() -> Outcome); 3] = [
+type Test = fn() -> Outcome;
+
+const TESTS: [(&str, Test); 3] = [
     ("a stream between processes arrives as it was sent", stream_arrives),
     ("a stream between threads arrives as it was sent", stream_between_threads),
     ("processes that are killed leave nothing behind", nothing_is_left),

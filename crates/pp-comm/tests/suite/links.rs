@@ -8,8 +8,8 @@ use pp_schedule::Rank;
 
 const LINKS: [Kind; 4] = [Kind::Socket, Kind::Shm, Kind::RoughSocket, Kind::RoughShm];
 
-/// Elements of 64 MiB: more than any buffer on the way.
-const LARGE: usize = 1 << 24;
+/// Elements of 16 MiB: more than any buffer on the way.
+const LARGE: usize = 1 << 22;
 
 #[test]
 fn a_channel_says_what_it_goes_over() {
