@@ -167,8 +167,11 @@ impl Linking<'_> {
     }
 
     fn error(&self, channel: Channel, error: &io::Error) -> RendezvousError {
-        // The rank that the host knows to be lost is the better reason; the peer may only have left because of it.
-        match self.alarm.wait(self.deadline.at_most(VERDICT)) {
+        // The rank that the host knows to be lost is the better reason; the peer may only have left because of it. What two
+        // ranks do not agree on is nobody's loss.
+        let disagreed = matches!(error.kind(), io::ErrorKind::InvalidData | io::ErrorKind::Unsupported);
+        let patience = if disagreed { Duration::ZERO } else { VERDICT };
+        match self.alarm.wait(self.deadline.at_most(patience)) {
             Some(loss) => RendezvousError::Comm(loss.into()),
             None => RendezvousError::Link { rank: self.rank, channel, reason: error.to_string() },
         }
