@@ -101,7 +101,7 @@ impl GroupComm {
         buffer: Buffer,
     ) -> Result<Pending<Vec<Buffer>>, GroupError> {
         let boundary = buffer.boundary().clone();
-        let (gives, gets) = (self.places(|_| Some(buffer.clone())), self.places(|_| Some(boundary.clone())));
+        let (gives, gets) = (self.copies(buffer), self.places(|_| Some(boundary.clone())));
         let part = Part { offer: offer(boundary), plan: Plan::Keep, gives, gets };
         self.start(endpoint, Collective::AllGather, part, Ok)
     }
@@ -123,7 +123,7 @@ impl GroupComm {
             let expected = shares::boundary(whole, n_ranks, self.group.place())?;
             return Err(GroupError::Given { expected, given: share.boundary().clone() });
         }
-        let gives = self.places(|_| Some(share.clone()));
+        let gives = self.copies(share);
         let part = Part { offer: offer(whole.clone()), plan: Plan::Join(whole.clone()), gives, gets: boundaries };
         self.start(endpoint, Collective::AllGather, part, the_one)
     }
@@ -150,7 +150,7 @@ impl GroupComm {
         let boundary = buffer.boundary().clone();
         // Over two ranks the shares are no less to send than the whole.
         let part = if boundary.n_bytes() <= SMALL || self.group.n_ranks() == 2 {
-            let (gives, gets) = (self.places(|_| Some(buffer.clone())), self.places(|_| Some(boundary.clone())));
+            let (gives, gets) = (self.copies(buffer), self.places(|_| Some(boundary.clone())));
             Part { offer: offer(boundary), plan: Plan::Sum, gives, gets }
         } else {
             self.shares_to_all(&buffer, Plan::SumShares(boundary))?
@@ -267,6 +267,14 @@ impl GroupComm {
         (0..self.group.n_ranks()).map(of).collect()
     }
 
+    /// One and the same buffer for every place.
+    fn copies(&self, buffer: Buffer) -> Vec<Option<Buffer>> {
+        let place = self.group.place();
+        let mut copies = self.places(|to| (to != place).then(|| buffer.clone()));
+        copies[place] = Some(buffer);
+        copies
+    }
+
     fn try_places<T>(&self, of: impl FnMut(usize) -> Result<T, BufferError>) -> Result<Vec<Option<T>>, BufferError> {
         (0..self.group.n_ranks()).map(of).map(|found| found.map(Some)).collect()
     }
@@ -284,10 +292,12 @@ impl GroupComm {
     fn given_out(&self, root: usize, buffer: Buffer) -> Result<Part, GroupError> {
         let (boundary, n_ranks) = (buffer.boundary().clone(), self.group.n_ranks());
         let gives = if goes_whole(&boundary, n_ranks) {
-            self.places(|_| Some(buffer.clone()))
+            self.copies(buffer)
         } else {
             let mut shares = shares::divide(&buffer, n_ranks - 1)?.into_iter();
-            self.places(|place| if place == root { Some(buffer.clone()) } else { shares.next() })
+            let mut gives = self.places(|place| if place == root { None } else { shares.next() });
+            gives[root] = Some(buffer);
+            gives
         };
         let offer = Offer { boundary, root: Some(root) };
         Ok(Part { offer, plan: Plan::Keep, gives, gets: self.places(|_| None) })

@@ -6,7 +6,7 @@ use pp_comm::collectives::{GroupComm, GroupError, Pending};
 use pp_comm::{Boundary, Buffer, Collective, CommError, DType, Endpoint, Group, Label, Member, State, Subject};
 use pp_schedule::{Channel, Rank, Role};
 
-use crate::common::{ALL, AT_ONCE, Kind, meeting, run};
+use crate::common::{ALL, AT_ONCE, EVERY, Kind, meeting, run};
 use crate::random::Random;
 
 /// Elements that are the same in every run, of very different size so that the order of a sum shows.
@@ -196,7 +196,7 @@ fn a_reduce_scatter_and_an_all_gather_of_its_shares_are_an_all_reduce() {
 #[test]
 fn collectives_of_many_groups_at_once_do_not_mix() {
     const N_RANKS: u32 = 6;
-    for (kind, seed) in ALL.into_iter().flat_map(|kind| (1..=4).map(move |seed| (kind, seed))) {
+    for (kind, seed) in EVERY.into_iter().flat_map(|kind| (1..=3).map(move |seed| (kind, seed))) {
         let mut random = Random::new(seed);
         let mut groups: Vec<Vec<Rank>> = Vec::new();
         while groups.len() < 4 {
