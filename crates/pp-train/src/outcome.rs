@@ -56,6 +56,8 @@ pub struct RankFigures {
     pub peak_saved: usize,
     /// The most weight gradients that were put off at once, in microbatches of one chunk.
     pub peak_deferred: usize,
+    /// The most bytes of messages, in and out, that it held at once.
+    pub peak_message_bytes: usize,
 }
 
 impl RankFigures {
@@ -64,6 +66,7 @@ impl RankFigures {
         self.wait_s += (report.wait_send + report.wait_receive).as_secs_f64();
         self.peak_saved = self.peak_saved.max(report.peak(SlotClass::Saved));
         self.peak_deferred = self.peak_deferred.max(report.peak_deferred());
+        self.peak_message_bytes = self.peak_message_bytes.max(report.peak_bytes() as usize);
     }
 
     /// The share of its training steps that it computed.

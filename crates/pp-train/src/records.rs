@@ -54,6 +54,8 @@ pub struct FinalRecord {
     pub peak_saved: Vec<usize>,
     /// The most weight gradients that each rank put off at once, in microbatches of one chunk.
     pub peak_deferred: Vec<usize>,
+    /// The most bytes of messages, in and out, that each rank held at once in a training step.
+    pub peak_message_bytes: Vec<usize>,
     /// Milliseconds of a training step's program, from the first computation of any rank to the last.
     pub program_ms: f64,
     /// The share of all ranks' time in that in which they computed nothing.

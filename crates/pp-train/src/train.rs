@@ -127,18 +127,19 @@ fn validate(
 }
 
 fn gather_figures(trainer: &mut Trainer<'_>, mine: RankFigures) -> Result<Vec<RankFigures>> {
-    let RankFigures { peak_rss_mib, total_s, busy_s, wait_s, peak_saved, peak_deferred } = mine;
-    let peaks = [peak_saved, peak_deferred].map(|peak| peak as f64);
-    let part = [peak_rss_mib.unwrap_or(f64::NAN), total_s, busy_s, wait_s, peaks[0], peaks[1]];
+    let RankFigures { peak_rss_mib, total_s, busy_s, wait_s, peak_saved, peak_deferred, peak_message_bytes } = mine;
+    let peaks = [peak_saved, peak_deferred, peak_message_bytes].map(|peak| peak as f64);
+    let part = [peak_rss_mib.unwrap_or(f64::NAN), total_s, busy_s, wait_s, peaks[0], peaks[1], peaks[2]];
     let parts = trainer.member.control.all_gather_f64(&part)?;
     let figures = |part: &Vec<f64>| match part[..] {
-        [peak, total_s, busy_s, wait_s, peak_saved, peak_deferred] => RankFigures {
+        [peak, total_s, busy_s, wait_s, peak_saved, peak_deferred, peak_message_bytes] => RankFigures {
             peak_rss_mib: (!peak.is_nan()).then_some(peak),
             total_s,
             busy_s,
             wait_s,
             peak_saved: peak_saved as usize,
             peak_deferred: peak_deferred as usize,
+            peak_message_bytes: peak_message_bytes as usize,
         },
         _ => RankFigures::default(),
     };

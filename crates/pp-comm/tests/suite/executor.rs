@@ -4,6 +4,7 @@ use std::error::Error;
 use std::time::Duration;
 
 use crate::common::{Kind, PATIENCE, meeting, run};
+use crate::memory::predicted;
 use crate::toy::{Outcome, Toy, serial};
 use pp_comm::{
     Boundaries, Boundary, Buffer, CommError, DType, ExecError, ExecFault, Group, Member, StageCompute, StepReport,
@@ -42,6 +43,7 @@ fn step_on(member: &mut Member, verified: &VerifiedProgram, step: u64) -> Outcom
     for class in SlotClass::ALL {
         assert_eq!(report.peak(class), certified.program().n_slots(class), "{}", class.name());
     }
+    assert_eq!(report.peak_bytes(), predicted(certified.program(), |_| 8));
     let timeline = Timeline::of_program(verified.program(), &Costs::UNIT, Sends::Eager).expect("it is verified");
     let figures = &Report::new(&timeline, |_| StageBytes::default()).ranks[certified.program().rank.idx()];
     assert_eq!(report.peak(SlotClass::Saved), figures.peak_saved as usize);

@@ -8,6 +8,7 @@ use pp_schedule::lower::megatron::{Issue, Overlap};
 use pp_schedule::{Channel, Rank, ScheduleConfig, ScheduleKind, ScheduleSpec, VerifiedProgram, verify};
 
 use crate::common::{Kind, meeting, run};
+use crate::memory::predicted;
 use crate::toy::{Outcome, Toy, serial};
 
 const KINDS: [Kind; 4] = [Kind::Memory(0), Kind::Memory(1), Kind::Socket, Kind::Shm];
@@ -62,7 +63,9 @@ impl Pipeline {
             assert_eq!(agreed, Toy::boundaries(&self.lens, self.microbatches()));
             let mut toy = Toy::with_lens(self.n_stages(), &self.lens);
             let spec = StepSpec { boundaries: &agreed, ..spec };
-            execute(&program, spec, &mut member.endpoint, &mut toy).expect("it runs");
+            let report = execute(&program, spec, &mut member.endpoint, &mut toy).expect("it runs");
+            let n_bytes = |microbatch| agreed.of(microbatch).expect("it has one").n_bytes() as u64;
+            assert_eq!(report.peak_bytes(), predicted(program.program(), n_bytes));
             toy.outcome
         });
         assert_eq!(outcomes[0], outcomes[1]);

@@ -16,6 +16,7 @@ pub(super) fn final_record(outcome: &Outcome) -> FinalRecord {
         peak_rss_mib: outcome.ranks.iter().map(|rank| rank.peak_rss_mib).collect(),
         peak_saved: outcome.ranks.iter().map(|rank| rank.peak_saved).collect(),
         peak_deferred: outcome.ranks.iter().map(|rank| rank.peak_deferred).collect(),
+        peak_message_bytes: outcome.ranks.iter().map(|rank| rank.peak_message_bytes).collect(),
         program_ms: measured.program_ms,
         bubble: measured.bubble,
         longest_stage_bubble: measured.longest_stage_bubble,

@@ -6,6 +6,7 @@ mod equality;
 mod exits;
 mod files;
 mod harness;
+mod memory;
 mod outputs;
 mod policies;
 mod process;
