@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::common::{AT_ONCE, PATIENCE, each};
+use crate::common::{AT_ONCE, PATIENCE, each, meeting};
 use pp_comm::{CommError, Host, HostSpec, JoinSpec, Member, Transports, join};
 use pp_schedule::Rank;
 use rustix::process::{Pid, Signal, kill_process};
@@ -99,8 +99,10 @@ fn a_host_that_was_stopped_holds_nobodys_silence_against_them() {
 #[test]
 fn a_host_that_was_killed_is_lost_at_once_and_its_port_is_free() {
     let (process, address) = Process::start();
+    let joined = meeting(2);
     each(vec![0, 1], |rank| {
         let mut member = member(address, rank);
+        joined.wait();
         if rank == 0 {
             process.signal(Signal::KILL);
         }
