@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use pp_comm::mesh::Mesh;
 use pp_comm::{Fault, Transports};
 use pp_model::{GptConfig, GptOptions};
 use pp_schedule::LayerPartition;
@@ -59,6 +60,8 @@ pub struct TraceRequest {
 pub struct TrainConfig {
     pub(crate) place: Place,
     pub(crate) plan: Plan,
+    /// Which rank is where.
+    pub(crate) mesh: Mesh,
     pub(crate) layers: LayerPartition,
     pub(crate) model: GptConfig,
     pub(crate) micro_batch_size: usize,
@@ -113,11 +116,13 @@ impl TrainConfig {
         let plan = Plan::new(args, file)?;
         let n_ranks = plan.n_ranks();
         let model = model(args)?;
+        let mesh = Mesh::new(args.tp, args.dp, n_ranks)?.with_placement(plan.placement())?;
         let layers = crate::layers::partition(args, &model, plan.placement())?;
         let place = Place::new(args, env, &plan)?;
         let threads = threads(args, place.local_size().unwrap_or(plan.n_ranks()))?;
         let config = Self {
             plan,
+            mesh,
             layers,
             model,
             micro_batch_size: args.micro_batch_size as usize,

@@ -1,5 +1,6 @@
 //! What kind of failure an error is, for the exit code.
 
+use pp_comm::collectives::GroupError;
 use pp_comm::{CommError, ExecError, ExecFault, Refusal, RendezvousError};
 
 use crate::invalid::Invalid;
@@ -27,6 +28,9 @@ fn kind_of(error: &(dyn std::error::Error + 'static)) -> Option<Failure> {
         return Some(Failure::Invalid);
     }
     if let Some(error) = error.downcast_ref::<CommError>() {
+        return Some(of_comm(error));
+    }
+    if let Some(GroupError::Comm(error)) = error.downcast_ref() {
         return Some(of_comm(error));
     }
     if let Some(error) = error.downcast_ref::<ExecError>() {
@@ -86,6 +90,7 @@ mod tests {
             anyhow::Error::from(lost()),
             anyhow::Error::from(RendezvousError::from(lost())),
             anyhow::Error::from(in_program),
+            anyhow::Error::from(GroupError::from(lost())),
         ] {
             assert_eq!(Failure::of(&error), Failure::Lost, "{error:#}");
             assert_eq!(Failure::of(&error.context("while training")), Failure::Lost);

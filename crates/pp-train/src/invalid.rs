@@ -17,4 +17,4 @@ macro_rules! invalid_from {
         }
     })* };
 }
-invalid_from!(pp_schedule::ConfigError, pp_schedule::LayoutError, pp_model::ConfigError);
+invalid_from!(pp_schedule::ConfigError, pp_schedule::LayoutError, pp_model::ConfigError, pp_comm::mesh::MeshError);

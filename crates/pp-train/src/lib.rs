@@ -10,6 +10,7 @@
 //! | `data` | [`Text`]: bytes as tokens, training windows, validation windows |
 //! | `plan` | [`Plan`]: what a step computes, where and in which order, from flags or from a file |
 //! | `programs` | [`Programs`] of training and validation, and that they are part of what was [proved](prove) |
+//! | `groups` | the mesh of ranks, a rank's groups, and every [channel](channels) of the run |
 //! | `optimizer`, `sync` | AdamW; what ranks tell each other after a step's backwards |
 //! | `clock`, `measure`, `trace` | the clock that ranks share; what stages took, beside what the simulator makes of it; a step written down |
 //! | `stop` | [`Stop`]: signals, and how ranks agree to stop after the same step |
@@ -36,6 +37,7 @@ mod failure;
 mod files;
 mod flight;
 mod footprint;
+mod groups;
 mod invalid;
 mod layers;
 mod lr;
@@ -61,6 +63,7 @@ pub use config::{AdamOptions, TextSource, TraceRequest, TrainConfig, VOCAB};
 pub use data::Text;
 pub use failure::Failure;
 pub use flight::Flight;
+pub use groups::channels;
 pub use invalid::Invalid;
 pub use lr::LrSchedule;
 pub use measure::{Measured, Predicted, SLOW_FROM, SlowStage, StageTimes};

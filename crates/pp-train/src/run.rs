@@ -12,6 +12,7 @@ use crate::config::TrainConfig;
 use crate::data::Text;
 use crate::files;
 use crate::flight::Flight;
+use crate::groups::channels;
 use crate::invalid::Invalid;
 use crate::programs::{OwnPrograms, Programs, prove};
 use crate::report::{self, Report, say};
@@ -126,7 +127,7 @@ fn join_as(config: &TrainConfig, own: &OwnPrograms, host: HostAddress, secret: O
         rank: Rank(config.place.rank()),
         n_ranks: config.place.world_size(),
         fingerprints: own.fingerprints(),
-        channels: own.channels(),
+        channels: channels(config, own),
         deadline: config.timeout,
         heartbeat: config.heartbeat,
         transports: config.transports,

@@ -45,8 +45,8 @@ pub(crate) fn train_step(trainer: &mut Trainer<'_>, iteration: u32) -> Result<St
     let report = trainer.run(Pass::Training, batch)?;
     let program = Instant::now();
 
-    let placement = trainer.config.plan.placement();
-    sync::tied_grad(&mut trainer.member.control, &mut trainer.stage, placement)?;
+    let embedding = trainer.groups.embedding.as_mut();
+    sync::tied_grad(&mut trainer.member.endpoint, embedding, &mut trainer.stage)?;
     let totals = sync::totals(&mut trainer.member.control, &mut trainer.stage, &trainer.stop)?;
     let exchange = Instant::now();
     let (loss, grad_norm) = (totals.mean_loss(), totals.grad_norm());

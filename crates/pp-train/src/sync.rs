@@ -1,13 +1,14 @@
 //! What ranks tell each other after a step's backwards: the tied weight's gradient, loss and norm, weights, figures.
 //!
-//! Nothing is reduced on the way. Every rank gets every part and adds them in canonical order, so that the sums have the
-//! same bits for every cut of the model.
+//! Nothing is reduced on the way. Every rank that needs a sum gets every part and adds them in canonical order, so that the
+//! sums have the same bits for every cut of the model. The tied weight's gradient, which is large, goes between the two ranks
+//! that need it; what else there is is small, and goes through the host.
 
 use anyhow::{Context, Result, ensure};
-use pp_comm::{Buffer, Control};
+use pp_comm::collectives::GroupComm;
+use pp_comm::{Control, Endpoint};
 use pp_model::catalog::WTE;
 use pp_model::{GptConfig, GptStage, Param};
-use pp_schedule::{Placement, Stage};
 use xxhash_rust::xxh3::Xxh3Default;
 
 use crate::stop::{Stop, StopSignal};
@@ -35,24 +36,22 @@ impl Totals {
 }
 
 /// Makes head + embedding the gradient of both copies of a tied weight, on whichever ranks they are: in a V both on the
-/// first.
-pub(crate) fn tied_grad(control: &mut Control, stage: &mut GptStage, placement: Placement) -> Result<()> {
-    let config = stage.config();
-    if !config.tied() {
+/// first. `embedding` is the group of two ranks with one copy each; all others need not be told anything.
+pub(crate) fn tied_grad(
+    endpoint: &mut Endpoint,
+    embedding: Option<&mut GroupComm>,
+    stage: &mut GptStage,
+) -> Result<()> {
+    if !stage.config().tied() {
         return Ok(());
     }
-    let shape = [config.vocab(), config.hidden()];
-    let [first, last] = [Stage(0), Stage(placement.n_stages() - 1)].map(|stage| placement.rank_of(stage).idx());
-    let rank = control.rank().idx();
-    if first == last {
-        // Nobody needs to be told: one rank has both, the others have neither.
-        return Ok(stage.sum_tied_grad(None)?);
-    }
-    let mine = stage.tied_grad()?;
-    let mut parts = control.all_gather_f32(mine.as_ref().map_or(Ok(&[][..]), Buffer::as_f32)?)?;
-    let other = match mine {
+    let other = match embedding {
         None => None,
-        Some(_) => Some(Buffer::f32(&shape, parts.swap_remove(if rank == first { last } else { first }))?),
+        Some(group) => {
+            let mine = stage.tied_grad()?.context("a rank of the embedding's group has no copy of the tied weight")?;
+            let parts = group.all_gather(endpoint, mine)?;
+            parts.into_iter().enumerate().find_map(|(place, part)| (place != group.group().place()).then_some(part))
+        }
     };
     Ok(stage.sum_tied_grad(other)?)
 }

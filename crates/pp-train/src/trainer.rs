@@ -1,12 +1,13 @@
 //! A rank at work: its part of the model, its programs, its place among the others.
 
-use anyhow::{Context, Result};
-use pp_comm::{Boundaries, Group, Member, Recording, StepReport, StepSpec, execute_recorded};
+use anyhow::Result;
+use pp_comm::{Boundaries, Member, Recording, StepReport, StepSpec, execute_recorded};
 use pp_model::{ChunkSpec, GptStage, MicroBatch, Numbers};
 use pp_schedule::Rank;
 
 use crate::config::TrainConfig;
 use crate::data::Text;
+use crate::groups::Groups;
 use crate::optimizer::Optimizer;
 use crate::programs::Programs;
 use crate::stop::Stop;
@@ -29,8 +30,7 @@ pub(crate) struct Trainer<'a> {
     /// Whether this rank was asked to stop.
     pub(crate) stop: Stop,
     programs: Programs,
-    /// The ranks of this one's pipeline.
-    pipeline: Group,
+    pub(crate) groups: Groups,
     /// What the program that was run last did when.
     pub(crate) recording: Recording,
     /// Programs run so far, of both kinds: no two runs' messages can be taken for each other.
@@ -51,10 +51,9 @@ impl<'a> Trainer<'a> {
         let numbers = Numbers::f32_on_cpu(config.seed);
         let stage = GptStage::new(&config.model, config.micro_batch_size, chunks, &numbers)?;
         let optimizer = Optimizer::new(&stage, config.adam)?;
-        let n_ranks = config.plan.n_ranks();
-        let pipeline = Group::all(n_ranks, rank).with_context(|| format!("rank {rank} is not one of {n_ranks}"))?;
+        let groups = Groups::new(config, rank)?;
         let (stop, recording) = (stop.clone(), Recording::default());
-        Ok(Self { config, text, member, stage, optimizer, stop, programs, pipeline, recording, n_runs: 0 })
+        Ok(Self { config, text, member, stage, optimizer, stop, programs, groups, recording, n_runs: 0 })
     }
 
     /// Runs a program on these microbatches.
@@ -65,7 +64,7 @@ impl<'a> Trainer<'a> {
             Pass::Validation => &self.programs.validation,
         };
         let boundaries = Boundaries::same(self.stage.boundary().clone());
-        let spec = StepSpec { step: self.n_runs, group: &self.pipeline, boundaries: &boundaries };
+        let spec = StepSpec { step: self.n_runs, group: &self.groups.pipeline, boundaries: &boundaries };
         self.n_runs += 1;
         let (endpoint, stage) = (&mut self.member.endpoint, &mut self.stage);
         Ok(execute_recorded(program, spec, endpoint, stage, &mut self.recording)?)

@@ -36,7 +36,7 @@ pub use pipe::{RoughLinks, Transports};
 #[derive(Debug)]
 pub struct Endpoint {
     rank: Rank,
-    /// The channels that start or end here.
+    /// The channels that start or end here, ascending.
     channels: Vec<Channel>,
     deadline: Duration,
     recorder: Recorder,
@@ -286,8 +286,7 @@ impl Endpoint {
     /// The place of a channel in [`Endpoint::channels`], if this rank is at the end that plays `role`.
     fn link(&self, channel: Channel, role: Role) -> Result<usize, CommError> {
         let rank = self.rank;
-        let found = self.channels.iter().position(|&known| known == channel);
-        let link = found.ok_or(CommError::NoChannel { rank, channel })?;
+        let link = self.channels.binary_search(&channel).map_err(|_| CommError::NoChannel { rank, channel })?;
         let end = match role {
             Role::Send => channel.source,
             Role::Receive => channel.destination,

@@ -21,7 +21,13 @@ const MIB: f64 = (1 << 20) as f64;
 
 /// Everything there is to say before step 0.
 pub(crate) fn before(config: &TrainConfig, text: &Text) -> String {
-    let sections = [Some(settings(config, text)), Some(stages(config)), Some(figures(config)), drawing(config)];
+    let sections = [
+        Some(settings(config, text)),
+        Some(mesh(config)),
+        Some(stages(config)),
+        Some(figures(config)),
+        drawing(config),
+    ];
     sections.into_iter().flatten().collect::<Vec<_>>().join("\n")
 }
 
@@ -84,6 +90,12 @@ fn how_rows(config: &TrainConfig, text: &Text) -> Vec<(&'static str, String)> {
         ("machine", format!("cpu, {world}, {threads} per rank, waits of at most {:?}", config.timeout)),
     ];
     rows.into_iter().chain(config.place.told()).collect()
+}
+
+/// Which rank is where.
+fn mesh(config: &TrainConfig) -> String {
+    let mesh = config.mesh.to_string();
+    mesh.lines().fold("mesh\n".to_owned(), |text, line| format!("{text}  {line}\n"))
 }
 
 fn stages(config: &TrainConfig) -> String {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use pp_comm::{MemorySpec, memory_fabric};
 use pp_schedule::Rank;
 use pp_train::args::Args;
-use pp_train::{Invalid, Outcome, OwnPrograms, Report, Stop, Text, TrainConfig, prove, train};
+use pp_train::{Invalid, Outcome, OwnPrograms, Report, Stop, Text, TrainConfig, channels, prove, train};
 
 /// A model that trains in no time. A dry run, so that `--pp` needs no world.
 pub(crate) const TINY: &str = "--dry-run --mock-data --hidden-size 16 --num-heads 2 --num-layers 8 --seq-length 16 \
@@ -32,7 +32,7 @@ pub(crate) fn run_on(config: &TrainConfig, text: &Text, threads: usize) -> Outco
     let n_ranks = config.plan().n_ranks();
     let spec = MemorySpec {
         n_ranks,
-        channels: OwnPrograms::build(config.plan(), Rank(0)).unwrap().channels(),
+        channels: channels(config, &OwnPrograms::build(config.plan(), Rank(0)).unwrap()),
         capacity: 0,
         deadline: Duration::from_secs(60),
     };

@@ -123,3 +123,15 @@ fn no_buffer_is_as_large_as_a_flag_says() {
     let first = lines.map_while(Result::ok).find(|line| line.starts_with("iteration "));
     assert!(first.is_some_and(|line| line.starts_with("iteration 1/4294967295")));
 }
+
+#[test]
+fn the_mesh_is_told_before_anything_starts() {
+    let sizes = TINY.replace("--num-layers 2", "--num-layers 4");
+    let told = run(&format!("{sizes} --pp 4 --dry-run")).stdout;
+    let mesh = told.split("\n\n").find(|section| section.starts_with("mesh\n")).expect("it is told");
+    for part in
+        ["4 ranks: tp 1 x dp 1 x pp 4", "\n  pp 3 |", "\n  pipeline  (1 group of 4): 0 1 2 3", "(1 group of 2): 0 3"]
+    {
+        assert!(mesh.contains(part), "{mesh} lacks {part}");
+    }
+}
