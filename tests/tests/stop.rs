@@ -29,7 +29,7 @@ const SLOW: [&str; 9] = [
     "--num-heads=4",
     "--seq-length=64",
     "--micro-batch-size=4",
-    "--microbatches=48",
+    "--microbatches=12",
     "--threads=1",
     "--timeout=60",
 ];
