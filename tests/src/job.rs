@@ -220,10 +220,10 @@ impl Job {
         entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
     }
 
-    /// Panics when a job that failed has left anything but the record of what its ranks did last.
+    /// A job that failed has left nothing but the record of what its ranks did last.
     ///
     /// # Panics
-    /// That is what it is for.
+    /// When there is anything else.
     pub fn left_only_its_record(&self) {
         let left = self.left_behind();
         assert!(left.len() <= 1 && left.iter().all(|name| name.starts_with("pp-flight-")), "{left:?}");
