@@ -220,6 +220,15 @@ impl Job {
         entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
     }
 
+    /// A job that failed has left nothing but the record of what its ranks did last.
+    ///
+    /// # Panics
+    /// When there is anything else.
+    pub fn left_only_its_record(&self) {
+        let left = self.left_behind();
+        assert!(left.len() <= 1 && left.iter().all(|name| name.starts_with("pp-flight-")), "{left:?}");
+    }
+
     fn so_far(&self) -> String {
         let (stdout, stderr) = (self.stdout.so_far(), self.stderr.so_far());
         format!("-- stdout\n{}\n-- stderr\n{}", stdout.join("\n"), stderr.join("\n"))

@@ -33,7 +33,7 @@ fn a_killed_rank_ends_the_job_and_is_named() {
         let expected = "error: rank 1 was killed by signal 9 (SIGKILL); the other ranks were stopped";
         assert_eq!(finished.last_word(), expected, "{finished}");
         assert!(job.processes().is_empty(), "{:?}", job.processes());
-        assert_eq!(job.left_behind(), [""; 0]);
+        job.left_only_its_record();
     }
 }
 

@@ -201,7 +201,7 @@ const REFUSED: &[(&str, &[&str])] = &[
     ("--mock-data --pp 2 --rank 0 --world-size 2 --rendezvous-port 0", &["--rendezvous-port", "0"]),
     (
         "--mock-data --pp 2 --rank 0 --world-size 2 --rendezvous n:1 --secret-file no/such/file",
-        &["--secret-file no/such/file", "cannot be read", "openssl rand -hex 32"],
+        &["--secret-file no/such/file", "cannot read", "openssl rand -hex 32"],
     ),
     ("--mock-data --launcher horovod", &["--launcher `horovod`", "auto, flags, torchrun, slurm, openmpi, single"]),
     ("--mock-data --launcher slurm", &["--launcher slurm", "SLURM_STEP_ID", "srun"]),
