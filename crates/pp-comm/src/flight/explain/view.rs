@@ -69,7 +69,7 @@ impl<'a> View<'a> {
             return Fate::Done(done);
         }
         // The oldest: when it was posted.
-        if let Some(posted) = events().last() {
+        if let Some(posted) = events().next_back() {
             return Fate::Posted(posted);
         }
         let steps = || record.events.iter().filter_map(|event| event.step);
