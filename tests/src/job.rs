@@ -14,6 +14,9 @@ use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use crate::processes::{self, Process};
 use crate::{Scratch, binaries};
 
+/// What directories of flight records are called.
+const FLIGHT: &str = "pp-flight-";
+
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
 /// Flags of a model so small that a step takes milliseconds, with enough layers for eight stages.
@@ -211,11 +214,23 @@ impl Job {
         send(found.unwrap_or_else(|| panic!("no rank {rank}\n{}", self.so_far())).pid, signal);
     }
 
-    /// Names of what the job has left in its temporary directory.
+    /// Names of what the job has left in its temporary directory, flight records apart.
     ///
     /// # Panics
     /// When the directory cannot be read.
     pub fn left_behind(&self) -> Vec<String> {
+        self.left().into_iter().filter(|name| !name.starts_with(FLIGHT)).collect()
+    }
+
+    /// Names of the directories of flight records that a failed job has left.
+    ///
+    /// # Panics
+    /// When the temporary directory cannot be read.
+    pub fn flight_records(&self) -> Vec<String> {
+        self.left().into_iter().filter(|name| name.starts_with(FLIGHT)).collect()
+    }
+
+    fn left(&self) -> Vec<String> {
         let entries = std::fs::read_dir(self.temp.path()).expect("the temporary directory is there");
         entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
     }

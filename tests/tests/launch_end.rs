@@ -34,6 +34,8 @@ fn a_killed_rank_ends_the_job_and_is_named() {
         assert_eq!(finished.last_word(), expected, "{finished}");
         assert!(job.processes().is_empty(), "{:?}", job.processes());
         assert_eq!(job.left_behind(), [""; 0]);
+        let records = job.flight_records();
+        assert!(records.len() == 1 && finished.stderr.iter().any(|line| line.contains(&records[0])), "{records:?}");
     }
 }
 
