@@ -14,6 +14,9 @@ use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use crate::processes::{self, Process};
 use crate::{Scratch, binaries};
 
+/// What directories of flight records are called.
+const FLIGHT: &str = "pp-flight-";
+
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
 /// Flags of a model so small that a step takes milliseconds, with enough layers for eight stages.
@@ -211,22 +214,25 @@ impl Job {
         send(found.unwrap_or_else(|| panic!("no rank {rank}\n{}", self.so_far())).pid, signal);
     }
 
-    /// Names of what the job has left in its temporary directory.
+    /// Names of what the job has left in its temporary directory, flight records apart.
     ///
     /// # Panics
     /// When the directory cannot be read.
     pub fn left_behind(&self) -> Vec<String> {
-        let entries = std::fs::read_dir(self.temp.path()).expect("the temporary directory is there");
-        entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
+        self.left().into_iter().filter(|name| !name.starts_with(FLIGHT)).collect()
     }
 
-    /// A job that failed has left nothing but the record of what its ranks did last.
+    /// Names of the directories of flight records that a failed job has left.
     ///
     /// # Panics
-    /// When there is anything else.
-    pub fn left_only_its_record(&self) {
-        let left = self.left_behind();
-        assert!(left.len() <= 1 && left.iter().all(|name| name.starts_with("pp-flight-")), "{left:?}");
+    /// When the temporary directory cannot be read.
+    pub fn flight_records(&self) -> Vec<String> {
+        self.left().into_iter().filter(|name| name.starts_with(FLIGHT)).collect()
+    }
+
+    fn left(&self) -> Vec<String> {
+        let entries = std::fs::read_dir(self.temp.path()).expect("the temporary directory is there");
+        entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
     }
 
     fn so_far(&self) -> String {

@@ -33,7 +33,9 @@ fn a_killed_rank_ends_the_job_and_is_named() {
         let expected = "error: rank 1 was killed by signal 9 (SIGKILL); the other ranks were stopped";
         assert_eq!(finished.last_word(), expected, "{finished}");
         assert!(job.processes().is_empty(), "{:?}", job.processes());
-        job.left_only_its_record();
+        assert_eq!(job.left_behind(), [""; 0]);
+        let records = job.flight_records();
+        assert!(records.len() == 1 && finished.stderr.iter().any(|line| line.contains(&records[0])), "{records:?}");
     }
 }
 

@@ -167,7 +167,7 @@ fn a_rank_that_is_asked_twice_ends_at_once() {
     assert_eq!(finished.code, Some(143), "{finished}");
     assert_eq!(finished.last_word(), "error: rank 1 failed with exit code 143: ended at once by SIGTERM", "{finished}");
     assert!(job.processes().is_empty(), "{:?}", job.processes());
-    job.left_only_its_record();
+    assert_eq!(job.left_behind(), [""; 0]);
 }
 
 /// The trainer without a launcher.
