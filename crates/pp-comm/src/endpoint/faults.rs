@@ -11,7 +11,6 @@ use pp_schedule::Rank;
 
 use super::pipe::RoughLinks;
 use crate::flight::{Blow, Trigger};
-use crate::message::{Boundary, Buffer, BufferError, DType};
 
 /// Seeds choose among the first sends, steps and actions, which every run of some length comes to.
 const SEEDED_SENDS: u64 = 16;
@@ -34,13 +33,13 @@ const MAX_SECONDS: f64 = 1e6;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Fault {
-    what: What,
-    place: Place,
+    pub(super) what: What,
+    pub(super) place: Place,
 }
 
 /// What is done.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum What {
+pub(super) enum What {
     /// A message is not sent, though its sender believes so.
     Drop,
     /// A message leaves with an element less.
@@ -63,7 +62,7 @@ enum What {
 
 /// Where it is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+pub(super) enum Place {
     /// At a rank's n-th send, counted from 1.
     Send { rank: u32, send: u64 },
     /// At an action of a step (programs as they are run, counted from 0).
@@ -144,7 +143,7 @@ impl What {
         matches!(self, Self::Kill | Self::Freeze | Self::Stall(_))
     }
 
-    const fn time(self) -> Option<Duration> {
+    pub(super) const fn time(self) -> Option<Duration> {
         match self {
             Self::Delay(time) | Self::Stall(time) => Some(time),
             _ => None,
@@ -328,80 +327,6 @@ impl Dice {
     }
 }
 
-/// What is done to the sends of one endpoint.
-#[derive(Debug, Default)]
-pub(super) struct Meddler {
-    fault: Option<(What, u64)>,
-    n_sends: u64,
-}
-
-/// What becomes of a send.
-#[derive(Debug)]
-pub(super) enum Meddled {
-    /// It leaves, perhaps changed.
-    Sent(Buffer),
-    /// It leaves twice.
-    Twice(Buffer),
-    /// It does not leave.
-    Lost(Buffer),
-}
-
-impl Meddler {
-    pub(super) fn new(fault: Fault) -> Self {
-        let fault = match fault.place {
-            Place::Send { send, .. } => Some((fault.what, send)),
-            _ => None,
-        };
-        Self { fault, n_sends: 0 }
-    }
-
-    /// Takes the next send.
-    pub(super) fn meddle(&mut self, buffer: Buffer) -> Result<Meddled, BufferError> {
-        self.n_sends += 1;
-        let fault = self.fault.filter(|&(_, send)| send == self.n_sends);
-        Ok(match fault {
-            None => Meddled::Sent(buffer),
-            Some((What::Drop, _)) => Meddled::Lost(buffer),
-            Some((What::Duplicate, _)) => Meddled::Twice(buffer),
-            Some((What::Shorten, _)) => Meddled::Sent(zeros(&shorter(buffer.boundary())?)?),
-            Some((What::Mistype, _)) => Meddled::Sent(zeros(&mistyped(buffer.boundary())?)?),
-            Some((what, _)) => {
-                std::thread::sleep(what.time().unwrap_or_default());
-                Meddled::Sent(buffer)
-            }
-        })
-    }
-}
-
-fn zeros(boundary: &Boundary) -> Result<Buffer, BufferError> {
-    let (shape, len) = (boundary.shape(), boundary.n_elements());
-    match boundary.dtype() {
-        DType::F32 => Buffer::f32(shape, vec![0.0; len]),
-        DType::F64 => Buffer::f64(shape, vec![0.0; len]),
-        DType::I64 => Buffer::i64(shape, vec![0; len]),
-    }
-}
-
-/// With one less in the innermost dimension that has any.
-fn shorter(boundary: &Boundary) -> Result<Boundary, BufferError> {
-    let mut shape = boundary.shape().to_vec();
-    match shape.iter_mut().rev().find(|dim| **dim > 0) {
-        Some(dim) => *dim -= 1,
-        // A scalar has no dimension to take from.
-        None => shape.push(0),
-    }
-    Boundary::new(boundary.dtype(), &shape)
-}
-
-fn mistyped(boundary: &Boundary) -> Result<Boundary, BufferError> {
-    let dtype = match boundary.dtype() {
-        DType::F32 => DType::F64,
-        DType::F64 => DType::I64,
-        DType::I64 => DType::F32,
-    };
-    Boundary::new(dtype, boundary.shape())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -456,14 +381,5 @@ mod tests {
         assert_eq!(rank(7), rank(7));
         let error = "drop:rank=3,send=1".parse::<Fault>().unwrap().among(3).expect_err("the last is 2").to_string();
         assert!(error.contains("drop:rank=3,send=1") && error.contains("the last rank is 2"), "{error}");
-    }
-
-    #[test]
-    fn what_is_shorter_or_mistyped_is_another_boundary() {
-        for shape in [&[][..], &[3], &[2, 0], &[0]] {
-            let boundary = Boundary::new(DType::F32, shape).unwrap();
-            assert_ne!(shorter(&boundary).unwrap(), boundary);
-            assert_ne!(mistyped(&boundary).unwrap().dtype(), DType::F32);
-        }
     }
 }

@@ -8,6 +8,7 @@ mod arrival;
 mod faults;
 mod link;
 mod links;
+mod meddler;
 mod memory;
 mod numbered;
 mod pipe;
@@ -23,8 +24,8 @@ use crate::message::{Boundary, Buffer, Label};
 
 use arrival::check_arrival;
 pub use faults::{Fault, FaultError};
-use faults::{Meddled, Meddler};
 pub(crate) use links::SocketTransport;
+use meddler::{Meddled, Meddler};
 pub(crate) use memory::MemoryTransport;
 pub(crate) use pipe::Pipe;
 pub use pipe::{RoughLinks, Transports};
