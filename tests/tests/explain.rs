@@ -120,6 +120,21 @@ fn places_are_chosen_by_seeds_and_named_all_the_same() {
     });
 }
 
+/// Links that stall and move bytes in pieces change nothing.
+#[test]
+fn a_run_over_rough_links_comes_to_the_same_weights() {
+    let weights = |further: &str| {
+        let line = format!("{} {TINY} --train-iters=3 {further}", SCHEDULES[2].0);
+        let finished = Job::launch(&line.split_whitespace().collect::<Vec<_>>()).wait(LONG).expect_success();
+        let line = finished.stdout.iter().find(|line| line.contains("weights fingerprint"));
+        line.unwrap_or_else(|| panic!("no weights\n{finished}")).clone()
+    };
+    let smooth = weights("");
+    for seed in 0..2 {
+        assert_eq!(weights(&format!("--inject-fault=rough:seed={seed}")), smooth, "seed {seed}");
+    }
+}
+
 #[test]
 fn faults_that_cannot_be_are_refused() {
     for (fault, said) in [

@@ -10,6 +10,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Error, Result};
+use pp_comm::collectives::GroupError;
 use pp_comm::flight::{Cause, Heard, RankRecord, Recorder, Report};
 use pp_comm::{CommError, Control, ExecError, ExecFault, Member, RendezvousError, Watch};
 
@@ -160,6 +161,8 @@ fn agreed(control: &mut Control, mut error: Error) -> Error {
         && let ExecFault::Comm(comm) = &*error.fault
     {
         *error.fault = control.fail(comm).into();
+    } else if let Some(GroupError::Comm(comm)) = error.downcast_mut() {
+        *comm = control.fail(comm);
     } else if let Some(comm) = error.downcast_mut::<CommError>() {
         *comm = control.fail(comm);
     } else {
@@ -186,20 +189,27 @@ fn default_folder(recorder: &Recorder) -> PathBuf {
 }
 
 fn cause_of(error: &Error) -> Cause {
-    let comm = error.chain().find_map(|cause| {
-        let in_program = |error: &ExecError| match &*error.fault {
-            ExecFault::Comm(comm) => Some(Cause::of(comm)),
-            _ => None,
-        };
-        let at_start = |error: &RendezvousError| match error {
-            RendezvousError::Comm(comm) => Some(Cause::of(comm)),
-            _ => None,
-        };
-        cause
-            .downcast_ref::<CommError>()
-            .map(Cause::of)
-            .or_else(|| cause.downcast_ref().and_then(in_program))
-            .or_else(|| cause.downcast_ref().and_then(at_start))
-    });
+    let comm = error.chain().find_map(comm_of).map(Cause::of);
     comm.unwrap_or_else(|| Cause::Own { reason: format!("{error:#}") })
+}
+
+/// The error between ranks that an error is or wraps. One that is transparent does not name it as its source.
+fn comm_of<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a CommError> {
+    let in_program = |error: &'a ExecError| match &*error.fault {
+        ExecFault::Comm(comm) => Some(comm),
+        _ => None,
+    };
+    let in_group = |error: &'a GroupError| match error {
+        GroupError::Comm(comm) => Some(comm),
+        _ => None,
+    };
+    let at_start = |error: &'a RendezvousError| match error {
+        RendezvousError::Comm(comm) => Some(comm),
+        _ => None,
+    };
+    let itself = error.downcast_ref::<CommError>();
+    itself
+        .or_else(|| error.downcast_ref().and_then(in_program))
+        .or_else(|| error.downcast_ref().and_then(in_group))
+        .or_else(|| error.downcast_ref().and_then(at_start))
 }
