@@ -11,12 +11,14 @@ const LOOKS: u32 = 16;
 
 /// No heartbeat is shorter: a thread may have to wait that long for a core.
 const SHORTEST: Duration = Duration::from_millis(20);
+/// The longest time between two signs of life: they say what a rank did last, which should be news.
+const LONGEST_INTERVAL: Duration = Duration::from_secs(1);
 /// The longest single look.
 const LONGEST_LOOK: Duration = Duration::from_millis(250);
 
 /// How often to give a sign of life to somebody who bears silence for `theirs`, oneself for `ours`.
 pub(super) fn interval(ours: Duration, theirs: Duration) -> Duration {
-    ours.min(theirs).max(SHORTEST) / BEATS
+    (ours.min(theirs).max(SHORTEST) / BEATS).min(LONGEST_INTERVAL)
 }
 
 /// A connection on which silence has an end. Any byte is a sign of life, also one of a frame that takes long.
@@ -123,7 +125,7 @@ mod tests {
     fn both_sides_get_several_beats_in_the_shorter_heartbeat() {
         let (short, long) = (Duration::from_secs(1), Duration::from_secs(10));
         assert_eq!(interval(short, long), interval(long, short));
-        assert_eq!(interval(long, long), Duration::from_millis(2500));
+        assert_eq!(interval(long, long), LONGEST_INTERVAL);
         assert!(interval(Duration::ZERO, long) > Duration::ZERO);
     }
 }

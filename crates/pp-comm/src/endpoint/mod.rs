@@ -59,6 +59,7 @@ enum Transport {
 pub struct SendTicket {
     operation: Operation,
     number: u64,
+    n_bytes: u64,
     /// What did not leave on purpose: a rehearsal.
     lost: Option<Buffer>,
 }
@@ -165,7 +166,7 @@ impl Endpoint {
         };
         let operation = Operation { role: Role::Send, channel, label };
         self.recorder.note(Subject::Transfer(operation), State::Posted, n_bytes);
-        Ok(SendTicket { operation, number, lost })
+        Ok(SendTicket { operation, number, n_bytes, lost })
     }
 
     fn hand_over(&mut self, link: usize, label: Label, buffer: Buffer) -> Result<u64, CommError> {
@@ -225,8 +226,8 @@ impl Endpoint {
     /// # Errors
     /// [`CommError::Deadline`], [`CommError::PeerLost`], or what else the channel failed with.
     pub fn wait_send(&mut self, ticket: SendTicket) -> Result<Buffer, CommError> {
-        let SendTicket { operation, number, lost } = ticket;
-        self.recorded(operation, 0, |endpoint| {
+        let SendTicket { operation, number, n_bytes, lost } = ticket;
+        self.recorded(operation, n_bytes, |endpoint| {
             if let Some(buffer) = lost {
                 return Ok(buffer);
             }
