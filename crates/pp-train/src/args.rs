@@ -15,13 +15,16 @@ const EXIT_CODES: &str = "\
 Exit codes:
   0  trained (or, with --dry-run, everything is valid)
   1  failed
-  2  bad arguments or configuration, found before anything started
+  2  bad arguments or configuration, found before anything started, or ranks
+     that disagree, found when they meet
   3  a rank or its peer was lost, or did not answer within --timeout
+  130, 143  stopped by SIGINT or SIGTERM after the step in progress
 
 Several ranks are processes of their own; `cargo xtask launch --pp 2 ...` starts
-them. Each finds its place by --rank, --world-size and --rendezvous-file, or by
-PP_RANK, PP_WORLD_SIZE and PP_RENDEZVOUS_FILE. With PP_STDIN_GUARD=1 a rank
-exits with 3 as soon as its standard input is closed.";
+them, and so do torchrun, srun and mpirun, whose variables tell each its place
+(--launcher). By hand, give each --rank, --world-size and --rendezvous-file or
+--rendezvous, or PP_RANK, PP_WORLD_SIZE, PP_RENDEZVOUS_FILE, PP_RENDEZVOUS. With
+PP_STDIN_GUARD=1 a rank exits with 3 as soon as its standard input is closed.";
 
 /// Trains a GPT on the bytes of a text, its layers cut over pipeline ranks.
 #[derive(Clone, Debug, Parser)]

@@ -29,10 +29,10 @@ pub(crate) struct LaunchArgs {
     /// A schedule made elsewhere, in torch's CSV or as JSON; a rank per row
     #[arg(long, value_name = "FILE")]
     schedule_csv: Option<PathBuf>,
-    /// Data-parallel replicas
+    /// Data-parallel replicas; the trainer takes only 1 yet
     #[arg(long, value_name = "N", alias = "data-parallel-size")]
     dp: Option<usize>,
-    /// Tensor-parallel ranks
+    /// Tensor-parallel ranks; the trainer takes only 1 yet
     #[arg(long, value_name = "N", alias = "tensor-model-parallel-size")]
     tp: Option<usize>,
     /// Compute threads of each rank [default: this machine's cores / ranks]
