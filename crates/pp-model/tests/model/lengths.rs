@@ -78,7 +78,7 @@ fn cuts_are_bit_equal() -> TestResult {
     let inputs = unequal(&config);
     let mut whole = Pipeline::new(&config, &[4], BATCH, DType::F32)?;
     let loss = whole.step(&inputs, Backward::Full)?;
-    for cut in [&[2, 2], &[1, 1, 1, 1], &[0, 3, 1][..]] {
+    for cut in [&[2, 2][..], &[1, 1, 1, 1], &[0, 3, 1]] {
         for backward in [Backward::Full, Backward::Split] {
             let mut pipeline = Pipeline::new(&config, cut, BATCH, DType::F32)?;
             assert_eq!(pipeline.step(&inputs, backward)?, loss, "{cut:?} {backward:?}");
