@@ -6,7 +6,7 @@ use pp_schedule::Microbatch;
 use crate::config::GptConfig;
 use crate::error::{ModelError, Result};
 
-/// The inputs of one microbatch: `batch` sequences of `seq_len` positions, row-major.
+/// The inputs of one microbatch: `batch` sequences of one length `seq_len`, row-major. Microbatches of a step may differ in it.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct MicroBatch {
     /// Tokens `[batch * seq_len]`, each below the vocabulary's size.
@@ -17,9 +17,11 @@ pub struct MicroBatch {
 }
 
 impl MicroBatch {
-    /// Checks lengths and ranges; `microbatch` is for the message.
-    pub(crate) fn check(&self, microbatch: Microbatch, config: &GptConfig, batch: usize) -> Result<()> {
-        let (seq_len, vocab) = (config.seq_len(), config.vocab());
+    /// Checks lengths and ranges; `microbatch` is for the message. Gives the length of the sequences.
+    pub(crate) fn check(&self, microbatch: Microbatch, config: &GptConfig, batch: usize) -> Result<usize> {
+        // The length nearest to what is there: where that is none, the check below names what it would take.
+        let seq_len = self.tokens.len().div_ceil(batch).clamp(1, config.seq_len());
+        let vocab = config.vocab();
         for (what, found) in [("tokens", self.tokens.len()), ("labels", self.labels.len())] {
             if found != batch * seq_len {
                 return Err(ModelError::InputLength { microbatch, what, found, batch, seq_len });
@@ -33,6 +35,6 @@ impl MicroBatch {
         if let Some(position) = self.labels.iter().position(beyond) {
             return Err(ModelError::LabelBeyondVocab { microbatch, position, label: self.labels[position], vocab });
         }
-        Ok(())
+        Ok(seq_len)
     }
 }

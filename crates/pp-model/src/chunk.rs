@@ -139,9 +139,14 @@ impl GptChunk {
     }
 
     /// Runs forward and keeps what the backward needs. `input` is the activation of the stage before; the first stage
-    /// has none and takes the microbatch's tokens.
-    pub fn forward(&self, input: Option<Tensor>, batch: &MicroBatch) -> Result<(ChunkOutput, ChunkSaved)> {
-        let mut x = self.enter(input, batch)?;
+    /// has none and takes the microbatch's tokens, in sequences of `seq_len`.
+    pub fn forward(
+        &self,
+        input: Option<Tensor>,
+        batch: &MicroBatch,
+        seq_len: usize,
+    ) -> Result<(ChunkOutput, ChunkSaved)> {
+        let mut x = self.enter(input, batch, seq_len)?;
         let mut blocks = Vec::with_capacity(self.blocks.len());
         for block in &self.blocks {
             let (y, saved) = block.forward(x)?;
@@ -158,8 +163,8 @@ impl GptChunk {
     }
 
     /// Runs forward, the same to the bit, and keeps nothing; each layer's memory is freed before the next.
-    pub fn evaluate(&self, input: Option<Tensor>, batch: &MicroBatch) -> Result<ChunkOutput> {
-        let mut x = self.enter(input, batch)?;
+    pub fn evaluate(&self, input: Option<Tensor>, batch: &MicroBatch, seq_len: usize) -> Result<ChunkOutput> {
+        let mut x = self.enter(input, batch, seq_len)?;
         for block in &self.blocks {
             (x, _) = block.forward(x)?;
         }
@@ -238,9 +243,9 @@ impl GptChunk {
         embedding.chain(blocks).chain(self.head.iter_mut().flat_map(Head::params_mut))
     }
 
-    fn enter(&self, input: Option<Tensor>, batch: &MicroBatch) -> Result<Tensor> {
+    fn enter(&self, input: Option<Tensor>, batch: &MicroBatch, seq_len: usize) -> Result<Tensor> {
         match &self.embedding {
-            Some(embedding) => embedding.forward(&batch.tokens),
+            Some(embedding) => embedding.forward(&batch.tokens, seq_len),
             None => self.present(input, "the activation of the stage before"),
         }
     }

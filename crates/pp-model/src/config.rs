@@ -7,7 +7,7 @@ use crate::error::ConfigError;
 pub struct GptOptions {
     /// Number of tokens.
     pub vocab: usize,
-    /// Positions per sequence; every sequence has exactly as many.
+    /// Positions: the most tokens that a sequence may have.
     pub seq_len: usize,
     /// Elements of an activation at one position.
     pub hidden: usize,
@@ -79,7 +79,7 @@ impl GptConfig {
         self.0.vocab
     }
 
-    /// Positions per sequence.
+    /// Positions: the most tokens that a sequence may have.
     pub fn seq_len(&self) -> usize {
         self.0.seq_len
     }

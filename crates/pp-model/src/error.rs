@@ -204,7 +204,7 @@ pub enum ModelError {
     Boundary {
         /// The work.
         work: Work,
-        /// What goes between stages, `[batch, seq, hidden]`.
+        /// What goes between stages of this microbatch, `[batch, seq, hidden]`.
         expected: Boundary,
         /// What came.
         found: Boundary,

@@ -77,13 +77,13 @@ fn bytes(shape: GptShape, model: &Model) {
             }
         };
         let start = ALLOCATED.allocated();
-        let (out, saved) = front.forward(None, &batch).expect("a forward");
+        let (out, saved) = front.forward(None, &batch, config.seq_len()).expect("a forward");
         let ChunkOutput::Activation(x) = out else { panic!("the first stage has no loss") };
         // Its output is the next stage's input, and counted there.
         check("front, kept", start, first * layer.activation + model.embedding.activation + model.message);
 
         let middle = ALLOCATED.allocated();
-        let (loss, saved_back) = back.forward(Some(x), &batch).expect("a forward");
+        let (loss, saved_back) = back.forward(Some(x), &batch, config.seq_len()).expect("a forward");
         check("back, kept", middle, layer.activation + model.head.activation - model.message);
         drop(loss);
 

@@ -119,6 +119,12 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 64, help_heading = "Batch")]
     pub seq_length: u32,
 
+    /// Tokens per sequence by training microbatch, such as 5,7,3,9, in turn [default: --seq-length for each]
+    ///
+    /// Each is within 1 and --seq-length, which validation keeps. Steps of more microbatches begin again from the first.
+    #[arg(long, value_name = "LENGTHS", allow_hyphen_values = true, help_heading = "Batch")]
+    pub variable_seq_lengths: Option<String>,
+
     /// Elements of an activation at one position
     #[arg(long, value_name = "N", default_value_t = 64, help_heading = "Model")]
     pub hidden_size: u32,

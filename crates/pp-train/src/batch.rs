@@ -7,7 +7,7 @@ use pp_schedule::{ConfigError, GPipeBackward, ScheduleConfig, ScheduleKind, Sche
 use crate::args::Args;
 use crate::nearest::{Refusal, Try};
 
-const GLOBAL: &str = "--global-batch-size";
+pub(crate) const GLOBAL: &str = "--global-batch-size";
 
 /// Microbatches per step, by whichever of the two flags is given.
 pub(crate) fn microbatches(args: &Args) -> Result<u32, Refusal> {

@@ -15,6 +15,7 @@ use crate::invalid::{Invalid, refuse};
 use crate::lr::LrSchedule;
 use crate::nearest::{Refusal, Try};
 use crate::plan::{FilePlan, Plan, read_file};
+use crate::seq_lengths::SeqLengths;
 use crate::world::{Environment, Place};
 
 /// The number of tokens: bytes.
@@ -65,6 +66,8 @@ pub struct TrainConfig {
     pub(crate) layers: LayerPartition,
     pub(crate) model: GptConfig,
     pub(crate) micro_batch_size: usize,
+    /// Of the training microbatches; validation has the model's.
+    pub(crate) seq_lengths: SeqLengths,
     pub(crate) source: TextSource,
     pub(crate) train_iters: u32,
     pub(crate) eval_interval: Option<u32>,
@@ -119,6 +122,7 @@ impl TrainConfig {
         let mesh = Mesh::new(args.tp, args.dp, n_ranks)?.with_placement(plan.placement())?;
         let layers = crate::layers::partition(args, &model, plan.placement())?;
         let place = Place::new(args, env, &plan)?;
+        let seq_lengths = SeqLengths::new(args, plan.microbatches())?;
         let threads = threads(args, place.local_size().unwrap_or(plan.n_ranks()))?;
         let config = Self {
             plan,
@@ -126,6 +130,7 @@ impl TrainConfig {
             layers,
             model,
             micro_batch_size: args.micro_batch_size as usize,
+            seq_lengths,
             source: source(args)?,
             train_iters: args.train_iters,
             eval_interval: args.eval_interval,
@@ -151,8 +156,8 @@ impl TrainConfig {
 
     /// What decides how much the run needs.
     pub(crate) fn sizes(&self) -> Sizes<'_> {
-        let Self { plan, layers, model, micro_batch_size, .. } = self;
-        Sizes { plan, layers, model, micro_batch_size: *micro_batch_size }
+        let Self { plan, layers, model, micro_batch_size, seq_lengths, .. } = self;
+        Sizes { plan, layers, model, micro_batch_size: *micro_batch_size, longest: seq_lengths.longest() }
     }
 
     /// Sequences of one step.
@@ -162,7 +167,8 @@ impl TrainConfig {
 
     /// Tokens of one step.
     pub fn tokens_per_step(&self) -> usize {
-        self.global_batch_size() * self.model.seq_len()
+        let per_sequence = (0..self.plan.microbatches() as usize).map(|microbatch| self.seq_lengths.of(microbatch));
+        self.micro_batch_size * per_sequence.sum::<usize>()
     }
 
     /// What a step computes, where and in which order.
@@ -187,7 +193,7 @@ impl TrainConfig {
 
     /// Everything that decides what is trained, as text, and nothing about this process.
     pub(crate) fn what_is_trained(&self) -> String {
-        let model = (self.plan.identity(), &self.layers, &self.model, self.micro_batch_size);
+        let model = (self.plan.identity(), &self.layers, &self.model, self.micro_batch_size, &self.seq_lengths);
         let steps = (self.train_iters, self.eval_interval, self.eval_iters, self.seed, self.lr, self.adam, self.clip);
         format!("{model:?} {steps:?}")
     }

@@ -1,7 +1,8 @@
 //! The text: bytes as tokens, its first nine tenths for training, the rest for validation.
 //!
 //! A batch follows from (seed, iteration) and the place of a sequence within the step alone, never from how the step
-//! is cut into microbatches or the model into stages.
+//! is cut into microbatches or the model into stages. Where microbatches have lengths of their own, each sequence is the
+//! beginning of what it would be at full length.
 
 use std::fs;
 use std::io;
@@ -124,7 +125,7 @@ impl Text {
                 &text[start..start + seq_len + 1]
             })
             .collect();
-        microbatches(&windows, seq_len, config.micro_batch_size)
+        microbatches(&windows, config.micro_batch_size, |microbatch| config.seq_lengths.of(microbatch))
     }
 
     /// Steps of a validation: as many as it takes for every token once, at most what the configuration allows.
@@ -145,17 +146,21 @@ impl Text {
                 &text[start..(start + seq_len + 1).min(text.len())]
             })
             .collect();
-        microbatches(&windows, seq_len, config.micro_batch_size)
+        microbatches(&windows, config.micro_batch_size, |_| seq_len)
     }
 }
 
-/// Sequences of `seq_len` tokens, the label of each being the next; a window shorter than that leaves labels to ignore.
-fn microbatches(windows: &[&[u8]], seq_len: usize, micro_batch_size: usize) -> Vec<MicroBatch> {
-    let padded =
-        |bytes: &[u8]| bytes.iter().map(|&byte| Some(byte)).chain(std::iter::repeat(None)).take(seq_len).collect();
+/// Sequences of their microbatch's number of tokens, the label of each being the next; a window shorter than that leaves labels
+/// to ignore.
+fn microbatches(windows: &[&[u8]], micro_batch_size: usize, seq_len: impl Fn(usize) -> usize) -> Vec<MicroBatch> {
     windows
         .chunks(micro_batch_size)
-        .map(|windows| {
+        .enumerate()
+        .map(|(microbatch, windows)| {
+            let seq_len = seq_len(microbatch);
+            let padded = |bytes: &[u8]| {
+                bytes.iter().map(|&byte| Some(byte)).chain(std::iter::repeat(None)).take(seq_len).collect()
+            };
             let tokens = windows.iter().flat_map(|window| -> Vec<Option<u8>> { padded(window) });
             let labels =
                 windows.iter().flat_map(|window| -> Vec<Option<u8>> { padded(window.get(1..).unwrap_or_default()) });

@@ -29,6 +29,8 @@ pub(crate) struct Sizes<'a> {
     pub(crate) layers: &'a LayerPartition,
     pub(crate) model: &'a GptConfig,
     pub(crate) micro_batch_size: usize,
+    /// The longest sequence trained on; what is validated on has all positions.
+    pub(crate) longest: usize,
 }
 
 /// Bytes that ranks cannot do without; kernels need some more for a while.
@@ -87,8 +89,12 @@ fn check_memory(sizes: Sizes<'_>, memory: f64) -> Result<(), Refusal> {
     }
     let (model, micro) = (sizes.model, sizes.micro_batch_size);
     let Footprint { weights, activations, batch } = needed;
+    let shorter_ones = match sizes.longest {
+        longest if longest < model.seq_len() => format!(" (at most {longest} trained on)"),
+        _ => String::new(),
+    };
     let rule = format!(
-        "--hidden-size {} x --num-layers {}, --micro-batch-size {micro} x --seq-length {} and {} microbatches need about \
+        "--hidden-size {} x --num-layers {}, --micro-batch-size {micro} x --seq-length {}{shorter_ones} and {} microbatches need about \
          {:.1} GiB (weights with gradient and moments {:.1}, activations {:.1}, batches {:.1}), but this machine has {:.1}",
         model.hidden(),
         model.n_layers(),
@@ -135,7 +141,7 @@ fn memory() -> Option<f64> {
     Some(container.unwrap_or(f64::INFINITY).min(kib * 1024.0))
 }
 
-/// Tokens of a microbatch.
+/// Tokens of a microbatch whose sequences have all positions, as those of validation.
 fn tokens(sizes: Sizes<'_>) -> f64 {
     sizes.micro_batch_size as f64 * sizes.model.seq_len() as f64
 }
@@ -149,7 +155,8 @@ fn n_parameters(model: &GptConfig, chunk: &ChunkSpec) -> f64 {
     embedding + block * chunk.layers.len() as f64 + head
 }
 
-/// An estimate of what the forward of one microbatch keeps for its backward, on the largest chunk of a rank.
+/// An estimate of what the forward of one microbatch keeps for its backward, on the largest chunk of a rank; where lengths
+/// differ, of the longest.
 pub(crate) fn saved_bytes(sizes: Sizes<'_>, rank: Rank) -> f64 {
     let stages = sizes.plan.placement().stages_of(rank);
     stages.map(|stage| saved_bytes_of(sizes, stage)).fold(0.0, f64::max)
@@ -160,9 +167,10 @@ pub(crate) fn saved_bytes(sizes: Sizes<'_>, rank: Rank) -> f64 {
 fn saved_bytes_of(sizes: Sizes<'_>, stage: Stage) -> f64 {
     let (model, chunk) = (sizes.model, ChunkSpec::new(sizes.layers, stage));
     let (hidden, vocab) = (model.hidden() as f64, model.vocab() as f64);
-    let per_layer = 16.0 * hidden + model.n_heads() as f64 * model.seq_len() as f64;
+    let (n_tokens, seq_len) = (sizes.micro_batch_size as f64 * sizes.longest as f64, sizes.longest as f64);
+    let per_layer = 16.0 * hidden + model.n_heads() as f64 * seq_len;
     let head = if chunk.post_process { 2.0 * hidden + vocab } else { 0.0 };
-    tokens(sizes) * (per_layer * chunk.layers.len() as f64 + head) * FLOAT
+    n_tokens * (per_layer * chunk.layers.len() as f64 + head) * FLOAT
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@
 //! | [`args`] | what was typed |
 //! | `policy` | the flags of the lowering policy, and what they come to |
 //! | `invalid`, `nearest` | what is said of arguments that make no run, and what is advised instead |
-//! | `config`, `batch`, `layers`, `lr`, `world`, `footprint` | what was validated: [`TrainConfig`], its microbatches, which stage has which layers, the learning rates, this process's [`Place`], that it fits the machine |
+//! | `config`, `batch`, `seq_lengths`, `layers`, `lr`, `world`, `footprint` | what was validated: [`TrainConfig`], its microbatches and their lengths, which stage has which layers, the learning rates, this process's [`Place`], that it fits the machine |
 //! | `files` | that what is written can be, and overwrites nothing else that is named |
 //! | `data` | [`Text`]: bytes as tokens, training windows, validation windows |
 //! | `plan` | [`Plan`]: what a step computes, where and in which order, from flags or from a file |
@@ -51,6 +51,7 @@ mod programs;
 mod records;
 mod report;
 mod run;
+mod seq_lengths;
 mod step;
 mod stop;
 mod sync;

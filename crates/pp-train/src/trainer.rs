@@ -1,7 +1,7 @@
 //! A rank at work: its part of the model, its programs, its place among the others.
 
 use anyhow::Result;
-use pp_comm::{Boundaries, Member, Recording, StepReport, StepSpec, execute_recorded};
+use pp_comm::{Member, Recording, StepReport, StepSpec, agree, execute_recorded};
 use pp_model::{ChunkSpec, GptStage, MicroBatch, Numbers};
 use pp_schedule::Rank;
 
@@ -63,10 +63,17 @@ impl<'a> Trainer<'a> {
             Pass::Training => &self.programs.training,
             Pass::Validation => &self.programs.validation,
         };
-        let boundaries = Boundaries::same(self.stage.boundary().clone());
-        let spec = StepSpec { step: self.n_runs, group: &self.groups.pipeline, boundaries: &boundaries };
+        let own = self.stage.boundaries();
+        let mut spec = StepSpec { step: self.n_runs, group: &self.groups.pipeline, boundaries: &own };
         self.n_runs += 1;
         let (endpoint, stage) = (&mut self.member.endpoint, &mut self.stage);
+        // Lengths are the batch's, so they are agreed on with every batch: one small message per rank, and a rank that read
+        // other lengths ends in an error of its first message instead of training on. Those of validation never vary.
+        let agreed;
+        if pass == Pass::Training && self.config.seq_lengths.vary() {
+            agreed = agree(program, spec, endpoint)?;
+            spec.boundaries = &agreed;
+        }
         Ok(execute_recorded(program, spec, endpoint, stage, &mut self.recording)?)
     }
 }

@@ -14,17 +14,18 @@ pub struct Embedding {
 }
 
 impl Embedding {
-    /// From the tables `[vocab, hidden]` and `[seq, hidden]`.
+    /// From the tables `[vocab, hidden]` and `[positions, hidden]`.
     pub fn new([tokens, positions]: [Param; 2]) -> Self {
         Self { tokens, positions }
     }
 
-    /// The activation `[batch, seq, hidden]` of `tokens` `[batch * seq]`, each below the vocabulary's size.
-    pub fn forward(&self, tokens: &[u32]) -> Result<Tensor> {
-        ops::embedding(tokens, self.tokens.value(), self.positions.value())
+    /// The activation `[batch, seq, hidden]` of `tokens` `[batch * seq]`, each below the vocabulary's size; `seq` is at most
+    /// the number of positions.
+    pub fn forward(&self, tokens: &[u32], seq: usize) -> Result<Tensor> {
+        ops::embedding(tokens, seq, self.tokens.value(), self.positions.value())
     }
 
-    /// Adds to the gradients of both tables, from the gradient of the output.
+    /// Adds to the gradients of both tables, from the gradient of the output, `[batch, seq, hidden]`.
     pub fn backward_weight(&mut self, tokens: &[u32], dy: Tensor) -> Result<()> {
         ops::embedding_backward(tokens, &dy, self.tokens.grad(), self.positions.grad())
     }

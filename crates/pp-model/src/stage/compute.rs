@@ -18,10 +18,11 @@ impl StageCompute for GptStage {
         let at = self.chunk_of(task.work)?;
         let input = self.arrived(task.work, input, self.chunks[at].spec().pre_process)?;
         let (chunk, batch) = (&self.chunks[at], &self.microbatches[task.work.microbatch.idx()]);
+        let seq_len = batch.tokens.len() / self.batch;
         let output = match task.saved {
-            None => chunk.evaluate(input, batch)?,
+            None => chunk.evaluate(input, batch, seq_len)?,
             Some(slot) => {
-                let (output, saved) = chunk.forward(input, batch)?;
+                let (output, saved) = chunk.forward(input, batch, seq_len)?;
                 self.slots.put(task, slot, State::Saved(saved))?;
                 output
             }
@@ -68,8 +69,9 @@ impl GptStage {
         match buffer {
             None if at_end => Ok(None),
             Some(buffer) if !at_end => {
-                if buffer.boundary() != &self.boundary {
-                    let (expected, found) = (self.boundary.clone(), buffer.boundary().clone());
+                let expected = &self.boundaries[work.microbatch.idx()];
+                if buffer.boundary() != expected {
+                    let (expected, found) = (expected.clone(), buffer.boundary().clone());
                     return Err(ModelError::Boundary { work, expected, found });
                 }
                 wire::into_tensor(buffer, &self.numbers.device).map(Some)

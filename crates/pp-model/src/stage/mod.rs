@@ -8,7 +8,7 @@ mod slots;
 mod tied;
 mod wire;
 
-use pp_comm::Boundary;
+use pp_comm::{Boundaries, Boundary};
 use pp_kernels::LossSum;
 use pp_schedule::{Microbatch, Work};
 
@@ -50,8 +50,10 @@ pub struct GptStage {
     config: GptConfig,
     /// Sequences per microbatch.
     batch: usize,
-    /// `[batch, seq, hidden]`, what goes between stages.
+    /// `[batch, seq, hidden]` of sequences that have all positions.
     boundary: Boundary,
+    /// The same of each microbatch of the step.
+    boundaries: Vec<Boundary>,
     numbers: Numbers,
     /// Ascending by stage.
     chunks: Vec<GptChunk>,
@@ -76,6 +78,7 @@ impl GptStage {
             config: config.clone(),
             batch,
             boundary,
+            boundaries: Vec::new(),
             numbers: numbers.clone(),
             chunks,
             microbatches: Vec::new(),
@@ -89,9 +92,15 @@ impl GptStage {
         &self.config
     }
 
-    /// What goes between stages, forward and backward: `[batch, seq, hidden]` of the parameters' number type.
+    /// What goes between stages, forward and backward, of sequences that have all positions, the largest there is:
+    /// `[batch, seq, hidden]` of the parameters' number type.
     pub fn boundary(&self) -> &Boundary {
         &self.boundary
+    }
+
+    /// What goes between stages in this step: [`GptStage::boundary`] with each microbatch's own length.
+    pub fn boundaries(&self) -> Boundaries {
+        Boundaries::by_microbatch(self.boundaries.clone())
     }
 
     /// The chunks, ascending by stage.
@@ -101,12 +110,15 @@ impl GptStage {
 
     /// Gives the inputs of the next step or evaluation, all of its microbatches in order.
     ///
-    /// Every rank may be given all of them: only the first stage reads tokens and only the last reads labels. What an
+    /// Every rank may be given all of them: only the first stage reads tokens and only the last reads labels. Each may have
+    /// sequences of another length, from 1 to [`GptConfig::seq_len`], which follows from how many tokens it has. What an
     /// earlier step that failed left behind is dropped.
     pub fn set_step(&mut self, microbatches: Vec<MicroBatch>) -> Result<()> {
-        for (microbatch, inputs) in (0..).map(Microbatch).zip(&microbatches) {
-            inputs.check(microbatch, &self.config, self.batch)?;
-        }
+        let boundary_of = |(microbatch, inputs): (Microbatch, &MicroBatch)| {
+            let seq_len = inputs.check(microbatch, &self.config, self.batch)?;
+            wire::boundary(&self.numbers, &[self.batch, seq_len, self.config.hidden()])
+        };
+        self.boundaries = (0..).map(Microbatch).zip(&microbatches).map(boundary_of).collect::<Result<_>>()?;
         self.losses = vec![LossSum::default(); microbatches.len()];
         self.microbatches = microbatches;
         self.slots.clear();

@@ -136,7 +136,7 @@ fn embedding() -> TestResult {
         let expected = slopes(tables()[k].value(), |value| {
             let mut tables = tables();
             tables[k].set_value(value)?;
-            Ok((Embedding::new(tables).forward(&tokens)? * &dy)?.sum_all()?.to_scalar::<f64>()?)
+            Ok((Embedding::new(tables).forward(&tokens, seq)? * &dy)?.sum_all()?.to_scalar::<f64>()?)
         })?;
         assert_close(layer.params()[k].name(), layer.params()[k].grad(), &expected)?;
     }

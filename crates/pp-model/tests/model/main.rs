@@ -7,6 +7,7 @@ mod autograd;
 mod cuts;
 mod executor;
 mod finite_differences;
+mod lengths;
 mod live_parameters;
 mod losses;
 mod refusals;

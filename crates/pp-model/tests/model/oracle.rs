@@ -66,11 +66,11 @@ pub(crate) fn block(x: &Tensor, at: &dyn Fn(&str) -> Tensor, n_heads: usize) -> 
     Ok((&x + mlp(&normal, &|name| at(&format!("mlp.{name}")))?)?)
 }
 
-pub(crate) fn embedding(tokens: &[u32], wte: &Tensor, wpe: &Tensor) -> TestResult<Tensor> {
-    let (seq, hidden) = wpe.dims2()?;
+pub(crate) fn embedding(tokens: &[u32], seq: usize, wte: &Tensor, wpe: &Tensor) -> TestResult<Tensor> {
+    let hidden = wpe.dim(1)?;
     let ids = Tensor::new(tokens, wte.device())?;
     let rows = wte.index_select(&ids, 0)?.reshape((tokens.len() / seq, seq, hidden))?;
-    Ok(rows.broadcast_add(wpe)?)
+    Ok(rows.broadcast_add(&wpe.narrow(0, 0, seq)?)?)
 }
 
 /// The sum of losses over labels that count.
@@ -86,10 +86,10 @@ pub(crate) fn head(x: &Tensor, at: &dyn Fn(&str) -> Tensor, weight: &str, labels
     Ok(log_probs.gather(&targets, 1)?.mul(&weights)?.sum_all()?)
 }
 
-/// The model's loss, summed.
-pub(crate) fn gpt(config: &GptConfig, vars: &Vars, inputs: &MicroBatch) -> TestResult<Tensor> {
+/// The model's loss on sequences of a length, summed.
+pub(crate) fn gpt(config: &GptConfig, vars: &Vars, inputs: &MicroBatch, seq: usize) -> TestResult<Tensor> {
     let at = |name: &str| vars[name].as_tensor().clone();
-    let mut x = embedding(&inputs.tokens, &at("wte.weight"), &at("wpe.weight"))?;
+    let mut x = embedding(&inputs.tokens, seq, &at("wte.weight"), &at("wpe.weight"))?;
     for layer in 0..config.n_layers() {
         x = block(&x, &|name| at(&format!("h.{layer}.{name}")), config.n_heads())?;
     }

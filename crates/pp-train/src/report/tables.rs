@@ -57,11 +57,13 @@ fn what_rows(config: &TrainConfig, text: &Text) -> Vec<(&'static str, String)> {
         TextSource::File(path) => path.display().to_string(),
         TextSource::Mock => "synthetic".to_owned(),
     };
+    let lengths =
+        if config.seq_lengths.vary() { format!(", {} tokens long in turn", config.seq_lengths) } else { String::new() };
     let (training, validation) = (text.training().len(), text.validation().len());
     vec![
         ("schedule", config.plan.title()),
         ("model", model),
-        ("batch", format!("{m} microbatches x {micro} = {global} sequences, {tokens} tokens a step")),
+        ("batch", format!("{m} microbatches x {micro} = {global} sequences{lengths}, {tokens} tokens a step")),
         ("data", format!("{source}: {training} bytes for training, {validation} for validation")),
     ]
 }

@@ -94,6 +94,21 @@ const REFUSED: &[(&str, &[&str])] = &[
         "--mock-data --dry-run --pp 4 --vp 2 --global-batch-size 12",
         &["--global-batch-size 12 is 3 microbatches", "works: --global-batch-size 16"],
     ),
+    // Lengths by microbatch.
+    (
+        "--mock-data --variable-seq-lengths 5,70,3",
+        &["--variable-seq-lengths 5,70,3: 70", "--seq-length 64", "5,64,3", "works: --seq-length 70"],
+    ),
+    ("--mock-data --variable-seq-lengths 5,0", &["--variable-seq-lengths 5,0: 0 is not within 1", "as 5,1 is"]),
+    ("--mock-data --variable-seq-lengths 5,x", &["--variable-seq-lengths `5,x`: `x` is no length", "5,7,3,9"]),
+    ("--mock-data --variable-seq-lengths -5", &["`-5` is no length", "within 1 and --seq-length 64"]),
+    ("--mock-data --variable-seq-lengths 5,,7", &["`5,,7`: `` is no length"]),
+    ("--mock-data --variable-seq-lengths", &["--variable-seq-lengths <LENGTHS>", "value is required"]),
+    (
+        "--mock-data --microbatches 2 --variable-seq-lengths 5,7,3",
+        &["5,7,3 has 3 lengths", "microbatches of a step, 2, as 5,7 has", "works: --microbatches 3"],
+    ),
+    ("--mock-data --global-batch-size 8 --variable-seq-lengths 5,7,3", &["3 lengths", "works: --global-batch-size 12"]),
     // The model.
     ("--mock-data --dry-run --pp 2 --vp 2 --num-layers 10", &["--num-layers 10", "--num-layers 8 or 12"]),
     ("--mock-data --dry-run --pp 4 --num-layers 30", &["--num-layers 30", "28 or 32"]),

@@ -6,6 +6,7 @@ mod equality;
 mod exits;
 mod files;
 mod harness;
+mod lengths;
 mod memory;
 mod outputs;
 mod policies;
