@@ -69,7 +69,7 @@ pub fn train(
         let mut stop = done.stop;
         if stop.is_none() && config.validates_after(iteration) {
             let (validation, asked) = validate(&mut trainer, iteration + 1, report)?;
-            validations.push(validation);
+            validations.extend(validation);
             stop = asked;
         }
         if let Some(by) = stop {
@@ -78,8 +78,10 @@ pub fn train(
         }
     }
     if stopped.is_none() {
-        // Of a run that is done with all its steps: there is nothing left to stop.
-        validations.push(validate(&mut trainer, config.train_iters, report)?.0);
+        let (validation, asked) = validate(&mut trainer, config.train_iters, report)?;
+        validations.extend(validation);
+        let of = config.train_iters;
+        stopped = asked.map(|by| Stopped { by, after: of, of });
     }
     let weights_fingerprint = sync::weights_fingerprint(&mut trainer.member.control, &trainer.stage)?;
     figures.total_s = iterations.iter().map(|record| record.step_ms / 1e3).sum();
@@ -119,10 +121,12 @@ fn validate(
     trainer: &mut Trainer<'_>,
     iteration: u32,
     report: &mut Report,
-) -> Result<(ValidationRecord, Option<StopSignal>)> {
+) -> Result<(Option<ValidationRecord>, Option<StopSignal>)> {
     let (validation_loss, stop) = eval::validate(trainer, iteration)?;
-    let record = ValidationRecord { iteration, validation_loss };
-    report.validation(&record)?;
+    let record = validation_loss.map(|validation_loss| ValidationRecord { iteration, validation_loss });
+    if let Some(record) = &record {
+        report.validation(record)?;
+    }
     Ok((record, stop))
 }
 

@@ -15,7 +15,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use super::env::World;
-use super::failure::{self, Ended, RankEnd};
+use super::failure::{self, Ended, How, RankEnd};
 use super::flight;
 use super::output::Output;
 use super::signals::{LOOK_EVERY, Signals};
@@ -72,7 +72,9 @@ impl Job<'_> {
             None if self.keeps_flight => {}
             None => flight::forget(&self.world.flight_dir),
         }
-        if let Some(signal) = interrupted {
+        // A signal that comes when nothing is left to stop changes nothing.
+        let all_done = ends.len() == n_ranks && ends.iter().all(|end| !end.stopped && end.how == How::Code(0));
+        if let Some(signal) = interrupted.filter(|_| !all_done) {
             let how =
                 together.map_or("were stopped".to_owned(), |(_, said)| format!("stopped {}", stopped::after(said)));
             return Err(Ended::interrupted(signal, &format!("; all ranks {how}")).into());
