@@ -118,3 +118,21 @@ fn other_lengths_are_another_run() {
         ended.failed(2, &["rank 1 was started with other arguments"]);
     }
 }
+
+/// Shapes go before the step's first message: without them, that one is not taken for what it is not.
+#[test]
+fn shapes_come_before_the_first_message_of_a_step() {
+    let scratch = Scratch::new("shapes");
+    let ranks = [0, 1].map(|rank| {
+        start(&mut trainer(&format!(
+            "{} --variable-seq-lengths 5,7 --pp 2 --world-size 2 --rank {rank} --timeout 30 --rendezvous-file {} \
+             --flight-dir {} --inject-fault drop:rank=0,send=1",
+            process::TINY,
+            scratch.file("meeting").display(),
+            scratch.file("flight").display()
+        )))
+    });
+    let [_, second] = ranks.map(process::Running::wait);
+    assert_ne!(second.code, Some(0), "{second:?}");
+    assert!(second.stderr.contains("expected the shapes of the activation of microbatch 0"), "{second:?}");
+}
