@@ -102,7 +102,7 @@ pub mod fuzzing {
 }
 
 pub use endpoint::{Endpoint, Fault, FaultError, RecvTicket, RoughLinks, SendTicket, Transports};
-pub use error::{Collective, CommError, Operation};
+pub use error::{Collective, CommError, Elements, Operation};
 
 pub use executor::{
     Boundaries, Did, ExecError, ExecFault, Recording, Span, StageCompute, StepReport, StepSpec, Task, agree, execute,

@@ -12,6 +12,7 @@ use super::address::peek_address;
 use super::auth::{Greeting, Purpose, nonce};
 use super::knock::{NotIn, Until, knock};
 use super::links::Linking;
+use super::lists::compare;
 use super::protocol::{Hello, VERSION, Welcome, hash_of};
 use super::refusal::Refusal;
 use super::secret::Secret;
@@ -21,7 +22,7 @@ use crate::control::{Control, Line, SocketControl};
 use crate::deadline::Deadline;
 use crate::endpoint::{Endpoint, RoughLinks, SocketTransport, Transports};
 use crate::flight::Recorder;
-use crate::member::{Member, channels_of};
+use crate::member::{Member, channels_of, check_channels};
 use crate::wire::{Kind, MAX_STRANGER_BYTES, encode_frame, invalid, read_frame};
 
 /// Pause between two attempts to reach the host.
@@ -123,9 +124,12 @@ pub struct Joined {
 /// Joins a run: returns once every rank is there, fits, and has made all its links.
 ///
 /// # Errors
-/// [`RendezvousError`], which names the ranks that are missing or do not fit.
+/// [`RendezvousError`], which names the ranks that are missing or do not fit. For channels that cannot be, before anybody
+/// is called: [`CommError::NoSuchRank`](crate::CommError::NoSuchRank) and
+/// [`CommError::OneRank`](crate::CommError::OneRank).
 pub fn join(spec: &JoinSpec) -> Result<Joined, RendezvousError> {
     let &JoinSpec { rank, n_ranks, deadline: limit, .. } = spec;
+    check_channels(n_ranks, &spec.channels)?;
     let deadline = Deadline::after(limit);
     let cannot = || RendezvousError::system(format!("join as rank {rank}"));
     let Met { stream, listener, run, welcome: Welcome { heartbeat: theirs, addresses, certificates } } =
@@ -137,6 +141,7 @@ pub fn join(spec: &JoinSpec) -> Result<Joined, RendezvousError> {
     let line = Line { n_ranks, limit, heartbeat: spec.heartbeat, theirs };
     let control = SocketControl::new(stream, line, &alarm, &recorder).map_err(cannot())?;
     let mut control = Control::socket(n_ranks, limit, recorder.clone(), control);
+    compare(&mut control, &channels)?;
     let linking = Linking {
         rank,
         n_ranks,
