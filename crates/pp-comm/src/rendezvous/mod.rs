@@ -69,14 +69,12 @@ pub enum RendezvousError {
         reason: String,
     },
     /// The host took the connection, but did not answer properly.
-    #[error("the host at {address} gave no proper answer to rank {rank} within {limit:?}: {reason}")]
+    #[error("whoever listens at {address} did not answer rank {rank} as a host does: {reason}")]
     NoAnswer {
         /// The rank that asked.
         rank: Rank,
         /// The host's address.
         address: SocketAddr,
-        /// The limit.
-        limit: Duration,
         /// What happened instead.
         reason: String,
     },

@@ -195,7 +195,10 @@ fn a_channel_that_one_end_alone_lists_is_named_at_once_to_everybody() {
     });
     assert!(start.elapsed() < AT_ONCE);
     for error in &errors {
-        assert!(error.contains("rank 0 lists the backward channel from rank 1") && error.contains("rank 1 does not"), "{error}");
+        assert!(
+            error.contains("rank 0 lists the backward channel from rank 1") && error.contains("rank 1 does not"),
+            "{error}"
+        );
     }
     assert_eq!(errors, [errors[0].as_str(); 3]);
 }
