@@ -84,6 +84,46 @@ impl fmt::Display for Collective {
     }
 }
 
+/// Of what the values are that a rank gives to an all-gather through the host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Elements {
+    /// Bytes.
+    Bytes = 0,
+    /// `f32` values.
+    F32 = 1,
+    /// `f64` values.
+    F64 = 2,
+}
+
+impl Elements {
+    const ALL: [Self; 3] = [Self::Bytes, Self::F32, Self::F64];
+
+    /// The type with this number on the wire.
+    pub(crate) fn from_code(code: u8) -> Option<Self> {
+        Self::ALL.into_iter().find(|elements| *elements as u8 == code)
+    }
+
+    /// Bytes of one of them.
+    pub(crate) const fn size(self) -> usize {
+        match self {
+            Self::Bytes => 1,
+            Self::F32 => 4,
+            Self::F64 => 8,
+        }
+    }
+}
+
+impl fmt::Display for Elements {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Bytes => "bytes",
+            Self::F32 => "f32 values",
+            Self::F64 => "f64 values",
+        })
+    }
+}
+
 /// Ranks as text: `rank 2`, `ranks 2, 3`.
 pub(crate) fn ranks_text(ranks: &[Rank]) -> String {
     let list: Vec<String> = ranks.iter().map(ToString::to_string).collect();
@@ -136,6 +176,35 @@ pub enum CommError {
         theirs: Collective,
         /// What the others ask for.
         ours: Collective,
+    },
+    /// Ranks give values of different types to an all-gather. Every rank is told the same.
+    #[error(
+        "collective {round}: rank {rank} gives {theirs} where rank {other} gives {ours}; all ranks must give values of \
+         one type"
+    )]
+    CollectiveElements {
+        /// Its number, counted from the start of the run.
+        round: u64,
+        /// The first rank that differs from rank 0.
+        rank: Rank,
+        /// What it gives.
+        theirs: Elements,
+        /// A rank that gives something else: rank 0.
+        other: Rank,
+        /// What that one gives.
+        ours: Elements,
+    },
+    /// Bytes that are no values of an all-gather.
+    #[error("collective {round}: the {n_bytes} bytes of rank {rank} are no {expected} with their type")]
+    CollectivePart {
+        /// Its number, counted from the start of the run.
+        round: u64,
+        /// The rank.
+        rank: Rank,
+        /// How many bytes came from it.
+        n_bytes: usize,
+        /// What they should be.
+        expected: Elements,
     },
     /// A rank gives more to a collective than may travel.
     #[error("{n_bytes} bytes are given to an all-gather, but at most {limit} may be")]
@@ -200,6 +269,12 @@ pub enum CommError {
         channel: Channel,
         /// Ranks there are.
         n_ranks: u32,
+    },
+    /// A channel from a rank to itself.
+    #[error("the {channel} ends where it starts; a channel is between two ranks")]
+    OneRank {
+        /// The channel.
+        channel: Channel,
     },
     /// A microbatch that no boundary was given for.
     #[error("no boundary was given for microbatch {microbatch}; give one for each of the program's")]

@@ -4,6 +4,7 @@
 //!
 //! - [`Buffer`], [`Boundary`], [`Envelope`]: what travels, and the contract it must fulfil;
 //! - [`CommError`]: what can go wrong between ranks; nothing blocks without a deadline, and every error names the ranks;
+//! - [`flight`]: what a rank did last, records of it, and which rank and action a failure came from;
 //! - [`Endpoint`]: a rank's ends of the program's channels, in memory ([`memory_fabric`]), in memory shared between processes, or
 //!   over sockets;
 //! - [`Control`]: a barrier and the exchange of small values in rank order;
@@ -68,6 +69,11 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+/// The README's example is a test too.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 mod alarm;
 mod board;
 pub mod collectives;
@@ -102,7 +108,7 @@ pub mod fuzzing {
 }
 
 pub use endpoint::{Endpoint, Fault, FaultError, RecvTicket, RoughLinks, SendTicket, Transports};
-pub use error::{Collective, CommError, Operation};
+pub use error::{Collective, CommError, Elements, Operation};
 
 pub use executor::{
     Boundaries, Did, ExecError, ExecFault, Recording, Span, StageCompute, StepReport, StepSpec, Task, agree, execute,

@@ -71,13 +71,11 @@ pub struct MemoryBuilder {
 /// Ranks in one process: a builder per rank, in rank order.
 ///
 /// # Errors
-/// [`CommError::NoSuchRank`] when a channel is between other ranks than these.
+/// [`CommError::NoSuchRank`] when a channel is between other ranks than these, [`CommError::OneRank`] when it ends where
+/// it starts.
 pub fn memory_fabric(spec: MemorySpec) -> Result<Vec<MemoryBuilder>, CommError> {
     let MemorySpec { n_ranks, channels, capacity, deadline } = spec;
-    let outside = |channel: &&Channel| channel.source.0 >= n_ranks || channel.destination.0 >= n_ranks;
-    if let Some(&channel) = channels.iter().find(outside) {
-        return Err(CommError::NoSuchRank { channel, n_ranks });
-    }
+    check_channels(n_ranks, &channels)?;
     let fabric = Arc::new(Board::new(Fabric::new(n_ranks as usize, &channels, capacity)));
     let builder = |rank| MemoryBuilder::new(Rank(rank), n_ranks, &channels, deadline, &fabric);
     Ok((0..n_ranks).map(builder).collect())
@@ -104,6 +102,16 @@ impl MemoryBuilder {
             control: Control::memory(n_ranks, deadline, recorder, control),
         }
     }
+}
+
+/// Whether every channel is between two of the ranks there are.
+pub(crate) fn check_channels(n_ranks: u32, channels: &[Channel]) -> Result<(), CommError> {
+    channels.iter().try_for_each(|&channel| {
+        if channel.source.0 >= n_ranks || channel.destination.0 >= n_ranks {
+            return Err(CommError::NoSuchRank { channel, n_ranks });
+        }
+        if channel.source == channel.destination { Err(CommError::OneRank { channel }) } else { Ok(()) }
+    })
 }
 
 /// The channels that start or end at a rank, in one global order.

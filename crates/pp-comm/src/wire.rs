@@ -105,7 +105,8 @@ impl Kind {
             Self::Refused | Self::Expired | Self::Mismatch | Self::News => 1 << 16,
             // Addresses and certificates of very many ranks.
             Self::Welcome => 1 << 24,
-            Self::AllGather | Self::Part => MAX_COLLECTIVE_BYTES,
+            // With the byte that says of what type they are.
+            Self::AllGather | Self::Part => MAX_COLLECTIVE_BYTES + 1,
         }
     }
 }

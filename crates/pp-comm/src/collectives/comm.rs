@@ -171,11 +171,12 @@ impl GroupComm {
         buffer: Option<Buffer>,
     ) -> Result<Pending<Buffer>, GroupError> {
         let (group, n_ranks, place) = (self.group.id(), self.group.n_ranks(), self.group.place());
+        let rank = self.group.ranks()[place];
         if root >= n_ranks {
-            return Err(GroupError::NoSuchRoot { root, group, n_ranks });
+            return Err(GroupError::NoSuchRoot { rank, root, group, n_ranks });
         }
         if buffer.is_some() != (root == place) {
-            return Err(GroupError::Giver { root, place, gives: buffer.is_some() });
+            return Err(GroupError::Giver { rank, root, place, gives: buffer.is_some() });
         }
         let part = match buffer {
             Some(buffer) if buffer.boundary() != boundary => {

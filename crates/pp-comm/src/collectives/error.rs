@@ -33,8 +33,10 @@ pub enum GroupError {
         ours: usize,
     },
     /// A root that is not in the group.
-    #[error("place {root} is to be the root, but group {group} has the places 0 to {}", n_ranks - 1)]
+    #[error("rank {rank} takes place {root} for the root, but group {group} has the places 0 to {}", n_ranks - 1)]
     NoSuchRoot {
+        /// This rank.
+        rank: Rank,
         /// The place.
         root: usize,
         /// The group.
@@ -43,9 +45,11 @@ pub enum GroupError {
         n_ranks: usize,
     },
     /// A root that gives nothing, or another rank that does.
-    #[error("place {root} is the root of a broadcast, and it alone gives a buffer; place {place} {}",
+    #[error("place {root} is the root of a broadcast, and it alone gives a buffer; rank {rank} at place {place} {}",
         if *gives { "gives one too" } else { "is it and gives none" })]
     Giver {
+        /// This rank.
+        rank: Rank,
         /// The root.
         root: usize,
         /// This rank's place.

@@ -2,11 +2,15 @@
 //! group's own channels.
 //!
 //! Each waits, or gives a handle that is waited for later. All ranks of a group must ask for the same ones in the same
-//! order; they may wait for them in any. Sums are taken in the order of the group's ranks for every element, whatever
-//! the size: the result is that of a loop over the ranks, to the bit.
+//! order; they may wait for them in any, but see [`Pending`] for what else they wait for meanwhile. Sums are taken in the
+//! order of the group's ranks for every element, whatever the size: the result is that of a loop over the ranks, to the
+//! bit.
 //!
 //! A collective begins with a word from each rank to each other: which one it is, of what type and shape. So ranks that
-//! disagree all learn it, instead of some of them waiting for the others. Large tensors then go in shares, one per
+//! disagree all learn it, instead of some of them waiting for the others. Each says it from its own side: what one rank
+//! expected is what the other found, and the other way round. A rank whose own arguments make no sense
+//! ([`GroupError::Giver`], [`GroupError::NoSuchRoot`], [`GroupError::Given`]) has begun nothing and says no word; the others
+//! wait for it until it leaves, aborts, or their deadline. Large tensors then go in shares, one per
 //! rank, so that each rank sends no more than it must:
 //!
 //! | collective of `S` bytes over `n` ranks | a rank sends |

@@ -39,8 +39,13 @@ impl Queue {
     }
 }
 
-/// A collective under way: its buffers belong to the group until it was waited for. Large all-reduces and broadcasts go
-/// on only while one of the group's collectives is waited for on this rank.
+/// A collective under way: its buffers belong to the group until it was waited for.
+///
+/// It goes on only while its rank waits for something of the group. A collective of one round has sent all there is to
+/// send once it was started, and completes elsewhere without that; one of two rounds, which is an all-reduce or a broadcast of
+/// more than 32 KiB over more than two ranks, needs its rank to wait. So a rank that puts off its wait until it has received
+/// something from a rank that waits for the collective first gets through with small tensors, or in a group of two, and
+/// with larger ones finds its deadline. Never rely on the former: wait for collectives and messages in one order on all ranks.
 ///
 /// Dropped without being waited for, it is driven on by the next wait for a later collective of the group; until then
 /// other ranks may wait for this rank's share, and in the end get a deadline or a lost peer. Later collectives are not

@@ -64,6 +64,29 @@ pub enum ContractError {
         /// Rows of a microbatch.
         microbatch_size: usize,
     },
+    /// More microbatches than can be counted.
+    #[error(
+        "a batch of {batch} rows gives more than {} microbatches of {microbatch_size}, the most there may be; give fewer \
+         rows or larger microbatches",
+        u32::MAX
+    )]
+    TooManyMicrobatches {
+        /// Rows of the batch.
+        batch: usize,
+        /// Rows of a microbatch.
+        microbatch_size: usize,
+    },
+    /// A schedule that takes turns, with fewer microbatches than ranks.
+    #[error(
+        "1f1b over {n_stages} ranks needs at least as many microbatches, but the batch gives {microbatches}; give more \
+         rows, smaller microbatches, or use gpipe"
+    )]
+    TooFewMicrobatches {
+        /// Microbatches there are.
+        microbatches: u32,
+        /// Ranks, one for each stage.
+        n_stages: u32,
+    },
     /// An owner that there is not.
     #[error("input {input} is for stage {owner}, but the stages are 0 to {}", n_stages - 1)]
     NoSuchOwner {
@@ -77,7 +100,7 @@ pub enum ContractError {
     /// Sizes that no program has.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// A schedule that these sizes do not allow: 1F1B with fewer microbatches than ranks.
+    /// A schedule that cannot be lowered.
     #[error(transparent)]
     Stagger(#[from] StaggerError),
     /// A program that is not sound.

@@ -41,11 +41,11 @@ impl<'a> Batch<'a> {
             }
         }
         let batch = batch.ok_or(ContractError::NoTensor { n_inputs: inputs.len() })?;
-        let remainder = ContractError::Remainder { batch, microbatch_size };
         if batch == 0 || !batch.is_multiple_of(microbatch_size) {
-            return Err(remainder);
+            return Err(ContractError::Remainder { batch, microbatch_size });
         }
-        let microbatches = u32::try_from(batch / microbatch_size).map_err(|_| remainder)?;
+        let microbatches = u32::try_from(batch / microbatch_size)
+            .map_err(|_| ContractError::TooManyMicrobatches { batch, microbatch_size })?;
         Ok(Self { inputs, owners, microbatch_size, microbatches })
     }
 

@@ -2,6 +2,7 @@
 
 use std::str::FromStr;
 
+use pp_schedule::lower::stagger::StaggerError;
 use pp_schedule::lower::{lanes, stagger};
 use pp_schedule::{Program, ScheduleConfig, ScheduleKind, ScheduleSpec};
 
@@ -37,7 +38,13 @@ impl Schedule {
         let spec = ScheduleSpec { schedule: Some(self.kind()), ..ScheduleSpec::new(pp, 1, microbatches) };
         let config = ScheduleConfig::new(&spec)?;
         match self {
-            Self::OneFOneB => Ok(stagger::lower(&config)?),
+            Self::OneFOneB => stagger::lower(&config).map_err(|error| match error {
+                // In the words of this contract, which knows no flags.
+                StaggerError::TooFewMicrobatches { pp: n_stages, microbatches } => {
+                    ContractError::TooFewMicrobatches { microbatches, n_stages }
+                }
+                other => other.into(),
+            }),
             Self::GPipe => Ok(lanes::lower(&config)),
         }
     }

@@ -45,6 +45,71 @@ pub struct StepOutcome {
 
 /// The steps of a pipeline on one of its ranks. Programs are built and verified when a number of microbatches is first
 /// met, and kept.
+/// ```
+/// use std::{convert::Infallible, time::Duration};
+/// use pp_comm::contract::{ContractSpec, PipelineStep, Schedule, StageModule};
+/// use pp_comm::p2p::Item;
+/// use pp_comm::{Boundary, Buffer, DType, Group, MemorySpec, memory_fabric};
+/// use pp_schedule::{Rank, Stage};
+///
+/// /// Both stages multiply by a weight of 2; the loss is the mean of what comes out.
+/// struct Double(f64, bool);
+///
+/// impl StageModule for Double {
+///     type Error = Infallible;
+///     type Saved = Vec<f64>;
+///     fn forward(&mut self, inputs: Vec<Item>, activation: Option<Buffer>) -> Result<(Buffer, Vec<f64>), Infallible> {
+///         let x = activation.or_else(|| inputs.into_iter().next()?.into_tensor()).expect("one or the other");
+///         let x = x.into_f64().expect("agreed to be f64");
+///         let made = x.iter().map(|x| 2.0 * x);
+///         let made = if self.1 { vec![made.sum::<f64>() / x.len() as f64] } else { made.collect() };
+///         Ok((Buffer::f64(&[made.len()], made).expect("a row each"), x))
+///     }
+///     fn backward(&mut self, x: Vec<f64>, gradient: Buffer) -> Result<Option<Buffer>, Infallible> {
+///         let g = gradient.as_f64().expect("agreed to be f64");
+///         // The last stage spreads the gradient of the mean over the rows.
+///         let g: Vec<f64> = if self.1 { vec![g[0] / x.len() as f64; x.len()] } else { g.to_vec() };
+///         self.0 += g.iter().zip(&x).map(|(g, x)| g * x).sum::<f64>();
+///         let gradient = || Buffer::f64(&[x.len()], g.iter().map(|g| 2.0 * g).collect()).expect("a row each");
+///         Ok(self.1.then(gradient))
+///     }
+///     fn average_gradients(&mut self, microbatches: u32) -> Result<(), Infallible> {
+///         self.0 /= f64::from(microbatches);
+///         Ok(())
+///     }
+/// }
+///
+/// let pipeline = |rank| {
+///     PipelineStep::new(ContractSpec {
+///         schedule: Schedule::OneFOneB,
+///         group: Group::all(2, rank).expect("one of the two"),
+///         microbatch_size: 2,
+///         owners: vec![Stage(0)],
+///         boundary: Boundary::new(DType::F64, &[2]).expect("a small shape"),
+///     })
+/// };
+/// // With other groups beside the pipeline, their channels too.
+/// let channels = pipeline(Rank(0))?.channels()?;
+/// let spec = MemorySpec { n_ranks: 2, channels, capacity: 0, deadline: Duration::from_secs(5) };
+/// let builders = memory_fabric(spec)?;
+/// std::thread::scope(|scope| {
+///     for builder in builders {
+///         scope.spawn(move || {
+///             let mut member = builder.build();
+///             let rank = member.endpoint.rank();
+///             let mut module = Double(0.0, rank.0 == 1);
+///             let batch = [Item::Tensor(Buffer::f64(&[4], vec![1.0, 2.0, 3.0, 4.0]).expect("four rows"))];
+///             let mut pipeline = pipeline(rank).expect("owners are stages");
+///             let done = pipeline.run(&mut member.endpoint, 0, &batch, &mut module).expect("both run it");
+///             assert_eq!((done.loss, done.microbatches), (if rank.0 == 1 { 10.0 } else { 0.0 }, 2));
+///             // The mean of x is 2.5; by either weight the derivative is twice that.
+///             assert_eq!(module.0, 5.0);
+///             member.close();
+///         });
+///     }
+/// });
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct PipelineStep {
     spec: ContractSpec,

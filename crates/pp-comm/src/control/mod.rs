@@ -5,6 +5,7 @@ mod ear;
 mod heard;
 mod memory;
 mod outbox;
+mod parts;
 mod server;
 mod socket;
 
@@ -13,7 +14,7 @@ use std::time::Duration;
 
 use pp_schedule::Rank;
 
-use crate::error::{Collective, CommError};
+use crate::error::{Collective, CommError, Elements};
 use crate::flight::{Recorder, State, Subject};
 
 pub use crate::wire::MAX_COLLECTIVE_BYTES;
@@ -78,31 +79,38 @@ impl Control {
     /// Gives bytes to every rank and gets what each gave, in rank order; sizes may differ.
     ///
     /// # Errors
-    /// As [`Control::barrier`], and [`CommError::CollectiveTooLarge`].
+    /// As [`Control::barrier`], [`CommError::CollectiveTooLarge`], and [`CommError::CollectiveElements`] when another rank
+    /// gives `f32` or `f64` values.
     pub fn all_gather(&mut self, part: &[u8]) -> Result<Vec<Vec<u8>>, CommError> {
-        let n_bytes = part.len() as u64;
-        if n_bytes > MAX_COLLECTIVE_BYTES {
-            return Err(CommError::CollectiveTooLarge { n_bytes, limit: MAX_COLLECTIVE_BYTES });
-        }
-        self.collective(Collective::AllGather, part)
+        self.gather_of(Elements::Bytes, part)
     }
 
     /// [`Control::all_gather`] of `f64` values, such as partial sums to be added in rank order.
     ///
     /// # Errors
-    /// As [`Control::all_gather`].
+    /// As [`Control::all_gather`], for other types than this one.
     pub fn all_gather_f64(&mut self, part: &[f64]) -> Result<Vec<Vec<f64>>, CommError> {
-        let parts = self.all_gather(bytemuck::cast_slice(part))?;
+        let parts = self.gather_of(Elements::F64, bytemuck::cast_slice(part))?;
         Ok(parts.iter().map(|part| bytemuck::pod_collect_to_vec(part)).collect())
     }
 
     /// [`Control::all_gather`] of `f32` values, such as a tied weight's gradient.
     ///
     /// # Errors
-    /// As [`Control::all_gather`].
+    /// As [`Control::all_gather`], for other types than this one.
     pub fn all_gather_f32(&mut self, part: &[f32]) -> Result<Vec<Vec<f32>>, CommError> {
-        let parts = self.all_gather(bytemuck::cast_slice(part))?;
+        let parts = self.gather_of(Elements::F32, bytemuck::cast_slice(part))?;
         Ok(parts.iter().map(|part| bytemuck::pod_collect_to_vec(part)).collect())
+    }
+
+    /// Every rank's values, as bytes; whole ones, of the type that this rank gives.
+    fn gather_of(&mut self, elements: Elements, part: &[u8]) -> Result<Vec<Vec<u8>>, CommError> {
+        let n_bytes = part.len() as u64;
+        if n_bytes > MAX_COLLECTIVE_BYTES {
+            return Err(CommError::CollectiveTooLarge { n_bytes, limit: MAX_COLLECTIVE_BYTES });
+        }
+        let round = self.round;
+        parts::of(round, elements, self.collective(Collective::AllGather, &parts::with_type(elements, part))?)
     }
 
     /// A look at the other ranks for other threads, that stays good when this one is stuck or has failed.

@@ -80,7 +80,8 @@ impl Records {
     /// What is known by these records.
     pub fn new(records: impl IntoIterator<Item = RankRecord>) -> Self {
         let ranks: BTreeMap<u32, RankRecord> = records.into_iter().map(|record| (record.rank, record)).collect();
-        let world = ranks.values().map(|record| record.world.max(record.rank + 1)).max().unwrap_or_default();
+        let world =
+            ranks.values().map(|record| record.world.max(record.rank.saturating_add(1))).max().unwrap_or_default();
         Self { world, ranks, ..Self::default() }
     }
 
@@ -150,11 +151,12 @@ fn rank_of(name: &str) -> Option<u32> {
 }
 
 fn read_text(path: &Path) -> io::Result<String> {
-    let mut text = String::new();
-    let file = File::open(path)?;
-    if !file.metadata()?.is_file() {
+    // Opening a pipe would wait for whoever writes into it.
+    if !fs::metadata(path)?.is_file() {
         return Err(io::Error::other("it is no regular file"));
     }
+    let mut text = String::new();
+    let file = File::open(path)?;
     file.take(MAX_BYTES).read_to_string(&mut text)?;
     Ok(text)
 }

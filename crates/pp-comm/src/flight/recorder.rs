@@ -191,7 +191,13 @@ impl Recorder {
         let mut log = self.lock();
         match state {
             State::Posted => {}
-            State::Begun => log.open.push(event),
+            State::Begun => {
+                // Whoever caught a panic in the middle of something never says how that ended.
+                if log.open.len() == CAPACITY {
+                    log.open.remove(0);
+                }
+                log.open.push(event);
+            }
             State::Done | State::Failed => {
                 if let Some(place) = log.open.iter().rposition(|open| open.subject == subject) {
                     log.open.remove(place);

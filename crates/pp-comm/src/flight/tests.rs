@@ -193,3 +193,43 @@ fn the_schema_is_that_of_what_is_written() {
     assert_eq!(described(&written, &schema["properties"]), [""; 0]);
     assert_eq!(described(&written["events"][0], &schema["$defs"]["EventRecord"]["properties"]), [""; 0]);
 }
+
+/// Reading a pipe would wait for whoever writes into it, and nobody does.
+#[test]
+fn a_pipe_is_no_record_and_holds_nobody_up() {
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    let scratch = Scratch::new();
+    fs::create_dir_all(&scratch.0).expect("a directory");
+    for name in ["rank-0.json", "ends.json"] {
+        let mode = Mode::RUSR | Mode::WUSR;
+        mknodat(CWD, scratch.0.join(name), FileType::Fifo, mode, 0).expect("a pipe");
+    }
+    let (sender, read) = mpsc::channel();
+    let read_all = |folder: &Path| {
+        let (folder, sender) = (folder.to_owned(), sender.clone());
+        std::thread::spawn(move || sender.send(Records::read(&folder)));
+        read.recv_timeout(Duration::from_secs(20)).expect("it does not hang")
+    };
+    let error = read_all(&scratch.0).expect_err("nothing to read").to_string();
+    assert!(error.contains("rank-0.json: it is no regular file"), "{error}");
+    record(1, 7).write(&scratch.0).expect("written");
+    let problems = read_all(&scratch.0).expect("rank 1's").problems;
+    assert_eq!(problems, ["rank-0.json: it is no regular file", "ends.json: it is no regular file"]);
+}
+
+/// As after a panic that somebody caught in the middle of each.
+#[test]
+fn what_never_ends_takes_no_more_and_more_memory() {
+    let recorder = Recorder::new(Rank(0));
+    for step in 0..3 * recorder::CAPACITY as u64 {
+        recorder.note(transfer(Role::Send, step), State::Begun, 0);
+    }
+    let open = recorder.snapshot().open;
+    assert_eq!(open.len(), recorder::CAPACITY);
+    assert_eq!(open.last().map(|event| event.subject), Some(transfer(Role::Send, 3 * recorder::CAPACITY as u64 - 1)));
+    let last = RankRecord { rank: u32::MAX, ..record(1, 7) };
+    assert_eq!(Records::new([last]).world, u32::MAX);
+}

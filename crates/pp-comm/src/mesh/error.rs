@@ -28,8 +28,8 @@ pub enum MeshError {
         most: u32,
     },
     /// Another number of ranks was started.
-    #[error("{n_ranks} ranks are there, but --tp {tp} x --dp {dp} x --pp {pp} needs {}; {}", tp * dp * pp,
-        nearest(*n_ranks, *tp, *dp, *pp))]
+    #[error("{} there, but --tp {tp} x --dp {dp} x --pp {pp} needs {}; {}", are(*n_ranks), tp * dp * pp,
+        nearest(*n_ranks, [*tp, *dp, *pp], *most))]
     World {
         /// Ranks there are.
         n_ranks: u32,
@@ -39,6 +39,8 @@ pub enum MeshError {
         dp: u32,
         /// Pipeline ranks.
         pp: u32,
+        /// The most ranks there may be.
+        most: u32,
     },
     /// Stages placed on another number of ranks than a pipeline has.
     #[error("stages are placed on {placed} ranks, but a pipeline of this mesh has --pp {pp}")]
@@ -50,16 +52,24 @@ pub enum MeshError {
     },
 }
 
+fn are(n_ranks: u32) -> String {
+    format!("{} {}", ranks(n_ranks), if n_ranks == 1 { "is" } else { "are" })
+}
+
+fn ranks(n_ranks: u32) -> String {
+    format!("{n_ranks} rank{}", if n_ranks == 1 { "" } else { "s" })
+}
+
 /// What would work with the ranks there are, or with nearly as many: another `dp`, since `tp` and `pp` cut the model.
-fn nearest(n_ranks: u32, tp: u32, dp: u32, pp: u32) -> String {
-    let (model, needed) = (tp * pp, tp * dp * pp);
-    if n_ranks != 0 && n_ranks.is_multiple_of(model) {
-        return format!("use --dp {}, or start {needed} ranks", n_ranks / model);
+fn nearest(n_ranks: u32, [tp, dp, pp]: [u32; 3], most: u32) -> String {
+    let (model, needed) = (tp * pp, ranks(tp * dp * pp));
+    if n_ranks != 0 && n_ranks <= most && n_ranks.is_multiple_of(model) {
+        return format!("use --dp {}, or start {needed}", n_ranks / model);
     }
-    let below = n_ranks / model;
-    let with = |dp: u32| format!("--dp {dp} on {} ranks", u64::from(dp) * u64::from(model));
-    let others: Vec<String> =
-        [below, below + 1].into_iter().filter(|&other| other != 0 && other != dp).map(with).collect();
+    let below = n_ranks.min(most) / model;
+    let fits = |&other: &u32| other != 0 && other != dp && other.checked_mul(model).is_some_and(|ranks| ranks <= most);
+    let with = |dp: u32| format!("--dp {dp} on {}", ranks(dp * model));
+    let others: Vec<String> = [below, below + 1].into_iter().filter(fits).map(with).collect();
     let others = if others.is_empty() { String::new() } else { format!(", or use {}", others.join(" or ")) };
-    format!("start {needed} ranks{others}")
+    format!("start {needed}{others}")
 }

@@ -76,7 +76,7 @@ impl Mesh {
         if n_ranks == self.n_ranks() {
             return Ok(());
         }
-        Err(MeshError::World { n_ranks, tp: self.tp, dp: self.dp, pp: self.pp })
+        Err(MeshError::World { n_ranks, tp: self.tp, dp: self.dp, pp: self.pp, most: MAX_RANKS })
     }
 
     /// Tensor-parallel ranks.

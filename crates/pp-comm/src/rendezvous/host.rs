@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::io;
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -39,12 +39,15 @@ pub struct HostSpec {
     pub run_name: String,
 }
 
-/// A host at work, in a thread of its own. Dropped, it ends the run: every rank loses it.
+/// How long at least whoever comes late to a run that could not start is told so, while the host is kept.
+const LATE: Duration = Duration::from_secs(10);
+
+/// A host at work, in a thread of its own. Dropped, it ends the run: every rank loses it, and whoever comes late to a run
+/// that could not start finds nobody.
 #[derive(Debug)]
 pub struct Host {
     address: SocketAddr,
     shared: Arc<Shared>,
-    outcome: mpsc::Receiver<Result<(), RendezvousError>>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -54,6 +57,26 @@ struct Shared {
     stop: AtomicBool,
     /// Every rank's connection, to be shut down.
     streams: Board<Vec<TcpStream>>,
+    /// How the run ended, once it has.
+    ended: Board<Option<Ended>>,
+}
+
+/// How a run ended: to be told as often as somebody asks.
+#[derive(Clone, Debug)]
+enum Ended {
+    AllLeft,
+    Refused(Refusal),
+    Failed(io::ErrorKind, String),
+}
+
+impl Ended {
+    fn tell(self) -> Result<(), RendezvousError> {
+        match self {
+            Self::AllLeft => Ok(()),
+            Self::Refused(refusal) => Err(RendezvousError::Refused(refusal)),
+            Self::Failed(kind, why) => Err(RendezvousError::system("serve the ranks")(io::Error::new(kind, why))),
+        }
+    }
 }
 
 impl Host {
@@ -73,12 +96,12 @@ impl Host {
         check_open(address, spec.secret.as_ref())?;
         listener.set_nonblocking(true).map_err(cannot())?;
         let run = run_id().map_err(cannot())?;
-        let shared = Arc::new(Shared { stop: AtomicBool::new(false), streams: Board::new(Vec::new()) });
-        let (sender, outcome) = mpsc::channel();
+        let (streams, ended) = (Board::new(Vec::new()), Board::new(None));
+        let shared = Arc::new(Shared { stop: AtomicBool::new(false), streams, ended });
         let theirs = Arc::clone(&shared);
-        let live = move || live(listener, &spec, run, &theirs, &sender);
+        let live = move || live(listener, &spec, run, &theirs);
         let thread = thread::Builder::new().name("host".to_owned()).spawn(live).map_err(cannot())?;
-        Ok(Self { address, shared, outcome, thread: Some(thread) })
+        Ok(Self { address, shared, thread: Some(thread) })
     }
 
     /// Where it listens.
@@ -86,15 +109,14 @@ impl Host {
         self.address
     }
 
-    /// Waits until all ranks have left the run, or it could not start.
+    /// Waits until all ranks have left the run, or it could not start. A run that is not over when the limit passes goes
+    /// on as before, and may be waited for again: only dropping the host ends it.
     ///
     /// # Errors
     /// [`RendezvousError::Refused`] if it did not start, [`RendezvousError::NotOver`] if it has not ended in time.
-    pub fn wait(self, limit: Duration) -> Result<(), RendezvousError> {
-        match self.outcome.recv_timeout(limit) {
-            Ok(outcome) => outcome,
-            Err(_) => Err(RendezvousError::NotOver { limit }),
-        }
+    pub fn wait(&self, limit: Duration) -> Result<(), RendezvousError> {
+        let ended = self.shared.ended.wait(Deadline::after(limit), |ended| ended.clone());
+        ended.map_or(Err(RendezvousError::NotOver { limit }), Ended::tell)
     }
 }
 
@@ -115,13 +137,7 @@ impl Drop for Host {
 }
 
 /// The life of the host's thread.
-fn live(
-    listener: TcpListener,
-    spec: &HostSpec,
-    run: u128,
-    shared: &Shared,
-    outcome: &mpsc::Sender<Result<(), RendezvousError>>,
-) {
+fn live(listener: TcpListener, spec: &HostSpec, run: u128, shared: &Shared) {
     let mut gathering = Gathering {
         gate: Gate::new(&listener, Purpose::Control, spec.secret.as_ref(), run),
         spec,
@@ -130,21 +146,23 @@ fn live(
         arrivals: std::iter::repeat_with(|| None).take(spec.n_ranks as usize).collect(),
         strangers: BTreeSet::new(),
     };
-    let gathered = gathering.gather();
-    // Below, nobody listens for the outcome any more once the host was dropped.
-    match gathered {
+    let end = |how| shared.ended.update(|ended| *ended = Some(how));
+    match gathering.gather() {
         Ok(()) => {
             let arrivals = gathering.arrivals.into_iter().flatten().collect();
             // The port is free again from here on.
             drop(listener);
-            let _ = outcome.send(introduce(arrivals, spec));
+            let served = introduce(arrivals, spec);
+            end(served.map_or_else(|error| Ended::Failed(error.kind(), error.to_string()), |()| Ended::AllLeft));
         }
         Err(refusal) => {
             for arrival in gathering.arrivals.iter_mut().flatten() {
                 refuse(&mut arrival.stream, &refusal);
             }
-            let _ = outcome.send(Err(RendezvousError::Refused(refusal.clone())));
-            // Whoever comes late is told too, rather than left to wonder.
+            end(Ended::Refused(refusal.clone()));
+            // Whoever comes late is told too, rather than left to wonder: for as long again as ranks may take to arrive,
+            // unless the host is dropped before.
+            gathering.deadline = Deadline::after(spec.deadline.max(LATE));
             while let Ok(guests) = gathering.guests() {
                 for mut guest in guests {
                     refuse(&mut guest.stream, &refusal);
@@ -155,7 +173,7 @@ fn live(
 }
 
 /// Tells the ranks of each other and serves them until they have left.
-fn introduce(arrivals: Vec<Arrival>, spec: &HostSpec) -> Result<(), RendezvousError> {
+fn introduce(arrivals: Vec<Arrival>, spec: &HostSpec) -> io::Result<()> {
     let addresses = arrivals.iter().map(|arrival| arrival.hello.address).collect();
     let welcome = Welcome { heartbeat: spec.heartbeat, addresses, certificates: spec.certificates.clone() }.encode();
     let connect = |Arrival { mut stream, hello }: Arrival| {
@@ -165,8 +183,7 @@ fn introduce(arrivals: Vec<Arrival>, spec: &HostSpec) -> Result<(), RendezvousEr
         Ok(Connection { stream, heartbeat: hello.heartbeat })
     };
     let connections: io::Result<Vec<Connection>> = arrivals.into_iter().map(connect).collect();
-    let served = connections.and_then(|connections| serve(connections, spec.deadline, spec.heartbeat));
-    served.map_err(RendezvousError::system("serve the ranks"))
+    serve(connections?, spec.deadline, spec.heartbeat)
 }
 
 /// A rank that said hello and proved itself.

@@ -12,6 +12,7 @@ use super::address::peek_address;
 use super::auth::{Greeting, Purpose, nonce};
 use super::knock::{NotIn, Until, knock};
 use super::links::Linking;
+use super::lists::compare;
 use super::protocol::{Hello, VERSION, Welcome, hash_of};
 use super::refusal::Refusal;
 use super::secret::Secret;
@@ -21,7 +22,7 @@ use crate::control::{Control, Line, SocketControl};
 use crate::deadline::Deadline;
 use crate::endpoint::{Endpoint, RoughLinks, SocketTransport, Transports};
 use crate::flight::Recorder;
-use crate::member::{Member, channels_of};
+use crate::member::{Member, channels_of, check_channels};
 use crate::wire::{Kind, MAX_STRANGER_BYTES, encode_frame, invalid, read_frame};
 
 /// Pause between two attempts to reach the host.
@@ -122,10 +123,63 @@ pub struct Joined {
 
 /// Joins a run: returns once every rank is there, fits, and has made all its links.
 ///
+/// Both ends of a channel must list it. A run's list unites what the rank's programs need, as lowering gives them, with the
+/// [`collective_channels`](crate::Group::collective_channels) and [`ring_channels`](crate::Group::ring_channels) of the groups
+/// that the rank uses.
+/// ```
+/// use std::{net::TcpListener, thread, time::Duration};
+/// use pp_comm::{Buffer, Group, Host, HostSpec, JoinSpec, Transports, collectives::GroupComm, join};
+/// use pp_schedule::Rank;
+///
+/// let (deadline, heartbeat) = (Duration::from_secs(20), Duration::from_secs(10));
+/// let host = HostSpec {
+///     n_ranks: 2,
+///     // Of the programs that the ranks will run; here they run none.
+///     certificates: Vec::new(),
+///     deadline,
+///     heartbeat,
+///     secret: None,
+///     run_name: String::new(),
+/// };
+/// let host = Host::spawn(TcpListener::bind("127.0.0.1:0")?, host)?;
+/// let address = host.address();
+/// // Each rank is a process of its own, usually.
+/// let live = |rank| {
+///     let group = Group::all(2, Rank(rank)).expect("one of the two");
+///     let mut channels = group.collective_channels();
+///     channels.extend(group.ring_channels());
+///     let spec = JoinSpec {
+///         host: address.into(),
+///         rank: Rank(rank),
+///         n_ranks: 2,
+///         fingerprints: Vec::new(),
+///         channels,
+///         deadline,
+///         heartbeat,
+///         transports: Transports::Auto,
+///         rough: None,
+///         secret: None,
+///         run_name: String::new(),
+///     };
+///     let mut member = join(&spec).expect("both join").member;
+///     let mine = Buffer::i64(&[1], vec![20 + i64::from(rank)]).expect("one element");
+///     let sum = GroupComm::new(group).all_reduce(&mut member.endpoint, mine).expect("both give");
+///     member.close();
+///     sum.as_i64().expect("as given")[0]
+/// };
+/// let sums = thread::scope(|scope| [0, 1].map(|rank| scope.spawn(move || live(rank))).map(|rank| rank.join()));
+/// assert_eq!(sums.map(|sum| sum.expect("no panic")), [41, 41]);
+/// host.wait(deadline)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
 /// # Errors
-/// [`RendezvousError`], which names the ranks that are missing or do not fit.
+/// [`RendezvousError`], which names the ranks that are missing or do not fit. For channels that cannot be, before anybody
+/// is called: [`CommError::NoSuchRank`](crate::CommError::NoSuchRank) and
+/// [`CommError::OneRank`](crate::CommError::OneRank).
 pub fn join(spec: &JoinSpec) -> Result<Joined, RendezvousError> {
     let &JoinSpec { rank, n_ranks, deadline: limit, .. } = spec;
+    check_channels(n_ranks, &spec.channels)?;
     let deadline = Deadline::after(limit);
     let cannot = || RendezvousError::system(format!("join as rank {rank}"));
     let Met { stream, listener, run, welcome: Welcome { heartbeat: theirs, addresses, certificates } } =
@@ -137,6 +191,7 @@ pub fn join(spec: &JoinSpec) -> Result<Joined, RendezvousError> {
     let line = Line { n_ranks, limit, heartbeat: spec.heartbeat, theirs };
     let control = SocketControl::new(stream, line, &alarm, &recorder).map_err(cannot())?;
     let mut control = Control::socket(n_ranks, limit, recorder.clone(), control);
+    compare(&mut control, &channels)?;
     let linking = Linking {
         rank,
         n_ranks,
@@ -170,7 +225,7 @@ struct Met {
 fn meet(spec: &JoinSpec, deadline: Deadline) -> Result<Met, RendezvousError> {
     let &JoinSpec { rank, n_ranks, deadline: limit, ref secret, .. } = spec;
     let cannot = || RendezvousError::system(format!("join as rank {rank}"));
-    let no_answer = |(address, reason)| RendezvousError::NoAnswer { rank, address, limit, reason };
+    let no_answer = |(address, reason)| RendezvousError::NoAnswer { rank, address, reason };
     check_len(&hello(spec, LONGEST).map_err(cannot())?.encode())?;
     let mut last = None;
     loop {
@@ -191,7 +246,7 @@ fn meet(spec: &JoinSpec, deadline: Deadline) -> Result<Met, RendezvousError> {
                 Err(error) => NotIn::Failed(error),
             },
             Err(NotIn::Failed(error)) if may_be_storm(&error) => {
-                last = Some((host, error.to_string()));
+                last = Some((host, instead(&error, limit)));
                 thread::sleep(RETRY);
                 continue;
             }
@@ -203,7 +258,7 @@ fn meet(spec: &JoinSpec, deadline: Deadline) -> Result<Met, RendezvousError> {
         return Err(match not_in {
             NotIn::Refused(refusal) => RendezvousError::Refused(refusal),
             NotIn::WrongSecret => RendezvousError::WrongSecret { rank, address: host },
-            NotIn::Failed(error) => no_answer((host, error.to_string())),
+            NotIn::Failed(error) => no_answer((host, instead(&error, limit))),
         });
     }
 }
@@ -211,6 +266,15 @@ fn meet(spec: &JoinSpec, deadline: Deadline) -> Result<Met, RendezvousError> {
 /// Whether a host may have hung up on a rank because so many strangers called, rather than speak something else.
 fn may_be_storm(error: &io::Error) -> bool {
     error.kind() != io::ErrorKind::InvalidData
+}
+
+/// What happened instead of an answer.
+fn instead(error: &io::Error, limit: Duration) -> String {
+    match error.kind() {
+        io::ErrorKind::UnexpectedEof => "it hung up".to_owned(),
+        io::ErrorKind::TimedOut => format!("nothing came within {limit:?}"),
+        _ => error.to_string(),
+    }
 }
 
 fn hello(spec: &JoinSpec, address: SocketAddr) -> io::Result<Hello> {

@@ -13,7 +13,8 @@
 //! | rank | host | `Hello`, and after the challenge `Proof` | at once |
 //! | host | rank | `Challenge`, then `Proven` or `Refused` | at once |
 //! | host | rank | `Welcome` or `Refused` | once all ranks are there, or the run cannot start |
-//! | rank | rank | `Link`, `Challenge`, `Proof`, `Proven` | after the welcome, on every link, by its source |
+//! | rank | host | `AllGather`: the channels it has an end of | after the welcome, as collective 0 |
+//! | rank | rank | `Link`, `Challenge`, `Proof`, `Proven` | once those lists agree, on every link, by its source |
 //! | rank | rank | `Way` | then: both agree on what the link goes through |
 //! | rank | host | `Barrier`, `AllGather` | with each collective |
 //! | host | rank | `Part` (one per rank), or `Mismatch`, `Expired` | once a collective is complete, or cannot be |
@@ -30,6 +31,7 @@ mod host;
 mod join;
 mod knock;
 mod links;
+mod lists;
 mod protocol;
 mod refusal;
 mod secret;
@@ -67,14 +69,12 @@ pub enum RendezvousError {
         reason: String,
     },
     /// The host took the connection, but did not answer properly.
-    #[error("the host at {address} gave no proper answer to rank {rank} within {limit:?}: {reason}")]
+    #[error("whoever listens at {address} did not answer rank {rank} as a host does: {reason}")]
     NoAnswer {
         /// The rank that asked.
         rank: Rank,
         /// The host's address.
         address: SocketAddr,
-        /// The limit.
-        limit: Duration,
         /// What happened instead.
         reason: String,
     },
@@ -121,6 +121,18 @@ pub enum RendezvousError {
         channel: Channel,
         /// What happened instead.
         reason: String,
+    },
+    /// A channel that only one of its two ranks has in its list. Every rank is told.
+    #[error(
+        "rank {lists} lists the {channel}, but rank {lacks} does not; the ranks at both ends of a channel must list it"
+    )]
+    OneSided {
+        /// The channel.
+        channel: Channel,
+        /// The rank that has it.
+        lists: Rank,
+        /// The rank that does not.
+        lacks: Rank,
     },
     /// The host's certificates are none.
     #[error(transparent)]

@@ -12,7 +12,7 @@ use super::refusal::Refusal;
 use crate::wire::{Fields, Payload, invalid};
 
 /// The version of this protocol.
-pub(super) const VERSION: u32 = 2;
+pub(super) const VERSION: u32 = 3;
 
 /// A rank's first word to the host.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -95,6 +95,22 @@ fn millis(duration: Duration) -> u64 {
 const CARRIES: [(u32, Carries); 3] =
     [(0, Carries::Only(Direction::Forward)), (1, Carries::Only(Direction::Backward)), (2, Carries::Both)];
 
+/// A channel's fields in a payload.
+pub(super) fn put_channel(payload: Payload, channel: Channel) -> Payload {
+    let Channel { source, destination, carries, queue } = channel;
+    let code = CARRIES.into_iter().find(|&(_, known)| known == carries).map_or(u32::MAX, |(code, _)| code);
+    payload.u32(source.0).u32(destination.0).u32(code).u32(queue)
+}
+
+/// The same, read back.
+pub(super) fn take_channel(fields: &mut Fields<'_>) -> io::Result<Channel> {
+    let (source, destination) = (Rank(fields.u32()?), Rank(fields.u32()?));
+    let code = fields.u32()?;
+    let known = CARRIES.into_iter().find(|&(known, _)| known == code);
+    let (_, carries) = known.ok_or_else(|| invalid(format!("a channel that carries {code}")))?;
+    Ok(Channel { source, destination, carries, queue: fields.u32()? })
+}
+
 /// The first word on a link: which run and channel it is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct LinkHello {
@@ -107,22 +123,14 @@ pub(super) struct LinkHello {
 
 impl LinkHello {
     pub(super) fn encode(&self) -> Vec<u8> {
-        let Channel { source, destination, carries, queue } = self.channel;
-        let code = CARRIES.into_iter().find(|&(_, known)| known == carries).map_or(u32::MAX, |(code, _)| code);
-        let payload = self.greeting.encode().u128(self.run).u32(source.0).u32(destination.0).u32(code).u32(queue);
-        payload.array(&self.programs).0
+        put_channel(self.greeting.encode().u128(self.run), self.channel).array(&self.programs).0
     }
 
     pub(super) fn decode(payload: &[u8]) -> io::Result<Self> {
         let mut fields = Fields(payload);
         let greeting = Greeting::decode(&mut fields)?;
         let run = fields.u128()?;
-        let (source, destination) = (Rank(fields.u32()?), Rank(fields.u32()?));
-        let code = fields.u32()?;
-        let known = CARRIES.into_iter().find(|&(known, _)| known == code);
-        let (_, carries) = known.ok_or_else(|| invalid(format!("a channel that carries {code}")))?;
-        let queue = fields.u32()?;
-        let channel = Channel { source, destination, carries, queue };
+        let channel = take_channel(&mut fields)?;
         Ok(Self { greeting, run, channel, programs: fields.array()? })
     }
 }

@@ -173,7 +173,7 @@ fn a_rank_of_the_first_version_is_told_and_does_not_end_the_run() {
     let (kind, refusal) = old.hear().expect("an answer");
     assert_eq!(
         (kind, &refusal[..4], &refusal[8..16]),
-        (REFUSED, [0; 4].as_slice(), [1, 0, 0, 0, 2, 0, 0, 0].as_slice())
+        (REFUSED, [0; 4].as_slice(), [1, 0, 0, 0, 3, 0, 0, 0].as_slice())
     );
     all_join(host, 1, &secret(1));
 }

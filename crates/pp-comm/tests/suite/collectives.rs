@@ -65,6 +65,26 @@ fn different_collectives_at_once_are_an_error_everywhere() {
 }
 
 #[test]
+fn values_of_different_types_are_an_error_that_names_ranks_and_types() {
+    for kind in ALL {
+        let told = meeting(3);
+        run(kind, 3, &[], |mut member| {
+            let error = match member.control.rank() {
+                Rank(0) => member.control.all_gather_f64(&[1.0]).expect_err("others give something else"),
+                Rank(1) => member.control.all_gather_f32(&[1.0, 2.0, 3.0]).expect_err("others give something else"),
+                _ => member.control.all_gather(&[0; 16]).expect_err("others give something else"),
+            };
+            let text = "rank 1 gives f32 values where rank 0 gives f64 values";
+            assert!(error.to_string().contains(text), "{kind:?}: {error}");
+            // They have met, and can go on.
+            assert_eq!(member.control.all_gather_f32(&[0.5]), Ok(vec![vec![0.5]; 3]), "{kind:?}");
+            told.wait();
+            member.close();
+        });
+    }
+}
+
+#[test]
 fn a_collective_that_somebody_misses_ends_in_a_deadline_that_names_them() {
     for kind in ALL {
         // Over sockets the ranks must also arrive within it.

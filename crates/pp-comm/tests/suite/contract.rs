@@ -246,6 +246,9 @@ fn inputs_that_make_no_microbatches_are_errors_that_name_both_numbers() {
     assert_eq!(remainder, "a batch of 8 rows cannot be cut into microbatches of 3; nearest that work: 2 or 4");
     assert!(error(&inputs(8), 9).ends_with("nearest that work: 8"));
     assert!(error(&inputs(7), 2).ends_with("nearest that work: 1 or 7"));
+    let endless = Item::Tensor(Buffer::f32(&[1 << 33, 0], vec![]).expect("rows of nothing"));
+    let too_many = error(&vec![endless; owners.len()], 2);
+    assert!(too_many.contains("more than 4294967295 microbatches of 2"), "{too_many}");
     assert!(error(&inputs(0), 2).contains("a batch of 0 rows"));
     assert!(error(&inputs(8), 0).contains("0 rows are asked for"));
     assert_eq!(error(&inputs(8)[..3], 2), "3 inputs are given, but 4 have an owner; give each step the same inputs");
@@ -278,7 +281,8 @@ fn too_few_microbatches_for_1f1b_suggest_smaller_ones_or_gpipe() {
     let group = Group::all(4, Rank(0)).expect("rank 0");
     let mut pipeline = PipelineStep::new(spec(Schedule::OneFOneB, group.clone(), 2)).expect("a pipeline");
     let error = pipeline.run(&mut alone.endpoint, 0, &inputs(6), &mut Toy::new(0)).expect_err("three for four ranks");
-    assert!(matches!(error, ContractError::Stagger(_)), "{error}");
+    assert!(matches!(error, ContractError::TooFewMicrobatches { .. }), "{error}");
+    assert!(error.to_string().contains("the batch gives") && !error.to_string().contains("--"), "{error}");
     let text = error.to_string();
     assert!(text.contains("smaller microbatches") && text.contains("gpipe") && text.contains('3'), "{text}");
     let owners = vec![Stage(0), Stage(4)];

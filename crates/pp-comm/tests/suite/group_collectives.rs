@@ -448,12 +448,12 @@ fn arguments_that_make_no_sense_are_refused_before_anything_is_sent() {
         let mut comm = all(2, me);
         let buffer = || data(DType::F32, &[3], 0);
         let error = comm.broadcast(endpoint, 2, &of(3), None).expect_err("no such place");
-        assert_eq!(error, GroupError::NoSuchRoot { root: 2, group: 0, n_ranks: 2 });
+        assert_eq!(error, GroupError::NoSuchRoot { rank: me, root: 2, group: 0, n_ranks: 2 });
         let other = 1 - me.idx();
         let error = comm.broadcast(endpoint, other, &of(3), Some(buffer())).expect_err("it is not the root");
-        assert_eq!(error, GroupError::Giver { root: other, place: me.idx(), gives: true });
+        assert_eq!(error, GroupError::Giver { rank: me, root: other, place: me.idx(), gives: true });
         let error = comm.broadcast(endpoint, me.idx(), &of(3), None).expect_err("it is the root");
-        assert_eq!(error, GroupError::Giver { root: me.idx(), place: me.idx(), gives: false });
+        assert_eq!(error, GroupError::Giver { rank: me, root: me.idx(), place: me.idx(), gives: false });
         let error = comm.broadcast(endpoint, me.idx(), &of(4), Some(buffer())).expect_err("another length");
         assert_eq!(error, GroupError::Given { expected: of(4), given: of(3) });
         let error = comm.all_gather_shares(endpoint, buffer(), &of(8)).expect_err("each has four of eight");

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use crate::common::{ALL, AT_ONCE, FORTH, Kind, PATIENCE, each, envelope, floats_of, meeting, run};
 use crate::speaker::{
-    BARRIER, CALLED, CHALLENGE, CONTROL, Claim, HELLO, LOST, PART, PROOF, PROVEN, Speaker, WELCOME, prove,
+    ALL_GATHER, BARRIER, CALLED, CHALLENGE, CONTROL, Claim, HELLO, LOST, PART, PROOF, PROVEN, Speaker, WELCOME, prove,
 };
 use pp_comm::{CommError, Host, HostSpec, JoinSpec, Member, Transports, join};
 use pp_schedule::Rank;
@@ -56,7 +56,7 @@ fn with_a_fake(live: impl FnOnce(Speaker) -> Instant + Send) -> Vec<(Rank, Strin
     thread::scope(|scope| {
         let fake = scope.spawn(move || {
             let (mut speaker, _, _) = Claim::new(3, 2, None).join(address).expect("welcome");
-            speaker.say(BARRIER, &[]).expect("it listens");
+            speaker.start_with(&[]).expect("it listens");
             live(speaker)
         });
         let told: Vec<_> = [0, 1]
@@ -134,7 +134,7 @@ fn a_rank_notices_by_itself_that_the_host_is_frozen() {
         let mut speaker = Speaker(listener.accept().expect("a rank calls").0);
         let hello = speaker.hear_until(HELLO).expect("a hello");
         let mut challenge = [0; 56];
-        challenge[0] = 2;
+        challenge[0] = 3;
         speaker.say(CHALLENGE, &challenge).expect("it listens");
         speaker.hear_until(PROOF).expect("a proof");
         speaker.say(PROVEN, &prove(None, [CONTROL, CALLED], &hello, &challenge)).expect("it listens");
@@ -143,8 +143,10 @@ fn a_rank_notices_by_itself_that_the_host_is_frozen() {
         welcome.extend(11u64.to_le_bytes());
         welcome.extend(b"127.0.0.1:9\0\0\0\0");
         speaker.say(WELCOME, &welcome).expect("it listens");
+        let list = speaker.hear_until(ALL_GATHER).expect("its channels");
+        speaker.say_in(0, PART, &list).expect("it listens");
         speaker.hear_until(BARRIER).expect("a barrier");
-        speaker.say(PART, &[]).expect("it listens");
+        speaker.say_in(1, PART, &[]).expect("it listens");
         let last = Instant::now();
         let _ = until_done.recv();
         last

@@ -121,11 +121,12 @@ fn strangers_at_a_ranks_listener_change_nothing() {
             .into();
         let claim = Claim::new(3, 2, secret());
         let (mut speaker, run, addresses) = claim.join(address).expect("a welcome");
+        // The others make their links once they have heard its channels.
+        speaker.start_with(&[late]).expect("it listens");
         assert_eq!(storm(addresses[0], 2_000, &AtomicBool::new(false)), 2_000);
         // A link that was proved, but for another run: no rank of this one.
         drop(claim.link(addresses[0], run ^ 1, late));
         let link = claim.link(addresses[0], run, late).expect("the link that is awaited");
-        speaker.say(BARRIER, &[]).expect("it listens");
         for rank in ranks {
             rank.join().expect("no panic");
         }

@@ -118,8 +118,15 @@ fn sizes_that_make_no_mesh_are_errors_that_name_what_works() {
     ];
     for (n_ranks, advice) in advice {
         let text = mesh.check_world(n_ranks).expect_err("not 12").to_string();
-        assert_eq!(text, format!("{n_ranks} ranks are there, but --tp 2 x --dp 2 x --pp 3 needs 12; {advice}"));
+        let there = if n_ranks == 1 { "1 rank is".to_owned() } else { format!("{n_ranks} ranks are") };
+        assert_eq!(text, format!("{there} there, but --tp 2 x --dp 2 x --pp 3 needs 12; {advice}"));
     }
+    let one = Mesh::new(1, 1, 1).expect("a small mesh").check_world(2).expect_err("not 1").to_string();
+    assert!(one.ends_with("needs 1; use --dp 2, or start 1 rank"), "{one}");
+    // No more than there may be.
+    let text = |n_ranks| Mesh::new(1, 2, 3).expect("small").check_world(n_ranks).expect_err("not 6").to_string();
+    assert!(text(u32::MAX).ends_with("start 6 ranks, or use --dp 349525 on 1048575 ranks"), "{}", text(u32::MAX));
+    assert!(text(MAX_RANKS).ends_with("start 6 ranks, or use --dp 349525 on 1048575 ranks"), "{}", text(MAX_RANKS));
 }
 
 #[test]

@@ -4,10 +4,12 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
-use crate::common::{HEARTBEAT, PATIENCE, each};
-use pp_comm::{CommError, Host, HostSpec, JoinSpec, Joined, Refusal, RendezvousError, Transports, join};
+use crate::common::{AT_ONCE, BACK, FORTH, HEARTBEAT, PATIENCE, channel, each};
+use pp_comm::{
+    CommError, Host, HostSpec, JoinSpec, Joined, MemorySpec, Refusal, RendezvousError, Transports, join, memory_fabric,
+};
 use pp_schedule::{
-    Certificate, Channel, Fingerprint, Rank, RankProgram, ScheduleConfig, ScheduleSpec, lower::lanes, verify,
+    Certificate, Channel, Direction, Fingerprint, Rank, RankProgram, ScheduleConfig, ScheduleSpec, lower::lanes, verify,
 };
 
 fn listener() -> TcpListener {
@@ -39,7 +41,7 @@ fn spec(host: SocketAddr, rank: u32, n_ranks: u32) -> JoinSpec {
     }
 }
 
-fn refusal(joined: Result<Joined, RendezvousError>) -> Refusal {
+fn refusal<T: std::fmt::Debug>(joined: Result<T, RendezvousError>) -> Refusal {
     match joined.expect_err("refused") {
         RendezvousError::Refused(refusal) => refusal,
         other => panic!("{other}"),
@@ -138,6 +140,67 @@ fn whoever_is_missing_is_named() {
     assert_eq!(told, [expected.clone(), expected]);
     assert_eq!(told[0].to_string(), "ranks 2, 3 of 4 did not arrive within 500ms");
     assert!(matches!(host.wait(PATIENCE), Err(RendezvousError::Refused(_))));
+}
+
+#[test]
+fn whoever_comes_late_is_told_who_was_missing() {
+    let limit = Duration::from_millis(100);
+    let host = host(2, vec![], limit);
+    let known = refusal(host.wait(PATIENCE));
+    let start = Instant::now();
+    assert_eq!(refusal(join(&spec(host.address(), 1, 2))), known);
+    assert!(start.elapsed() < AT_ONCE);
+    assert!(matches!(known, Refusal::Missing { ref missing, .. } if missing.len() == 2), "{known}");
+}
+
+#[test]
+fn a_host_that_was_waited_for_too_briefly_serves_on() {
+    let host = host(1, vec![], PATIENCE);
+    let mut member = join(&spec(host.address(), 0, 1)).expect("alone").member;
+    let limit = Duration::from_millis(10);
+    let early = host.wait(limit).expect_err("the rank is there");
+    assert!(matches!(early, RendezvousError::NotOver { limit: of } if of == limit), "{early}");
+    member.control.barrier().expect("the host serves");
+    member.close();
+    host.wait(PATIENCE).expect("all have left");
+    host.wait(PATIENCE).expect("and it says so again");
+}
+
+#[test]
+fn channels_that_cannot_be_are_the_same_error_in_memory_and_between_processes() {
+    // Nobody listens there, nor needs to.
+    let nowhere = SocketAddr::from(([127, 0, 0, 1], 9));
+    let direction = Direction::Forward;
+    for (wrong, expected) in [
+        (channel(1, 1, direction), CommError::OneRank { channel: channel(1, 1, direction) }),
+        (channel(0, 7, direction), CommError::NoSuchRank { channel: channel(0, 7, direction), n_ranks: 2 }),
+        (channel(7, 0, direction), CommError::NoSuchRank { channel: channel(7, 0, direction), n_ranks: 2 }),
+    ] {
+        let channels = vec![FORTH, wrong];
+        let memory = MemorySpec { n_ranks: 2, channels: channels.clone(), capacity: 0, deadline: PATIENCE };
+        assert_eq!(memory_fabric(memory).expect_err("no such channel"), expected);
+        let error = join(&JoinSpec { channels, ..spec(nowhere, 0, 2) }).expect_err("no such channel");
+        assert!(matches!(&error, RendezvousError::Comm(found) if *found == expected), "{error}");
+    }
+}
+
+#[test]
+fn a_channel_that_one_end_alone_lists_is_named_at_once_to_everybody() {
+    let host = host(3, vec![], PATIENCE);
+    let address = host.address();
+    let start = Instant::now();
+    let errors = each(vec![0, 1, 2], |rank| {
+        let channels = if rank == 1 { vec![FORTH] } else { vec![FORTH, BACK] };
+        join(&JoinSpec { channels, ..spec(address, rank, 3) }).expect_err("rank 1 does not list all").to_string()
+    });
+    assert!(start.elapsed() < AT_ONCE);
+    for error in &errors {
+        assert!(
+            error.contains("rank 0 lists the backward channel from rank 1") && error.contains("rank 1 does not"),
+            "{error}"
+        );
+    }
+    assert_eq!(errors, [errors[0].as_str(); 3]);
 }
 
 #[test]

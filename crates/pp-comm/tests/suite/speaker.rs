@@ -15,6 +15,7 @@ pub(crate) const HELLO: u8 = 1;
 pub(crate) const WELCOME: u8 = 2;
 pub(crate) const REFUSED: u8 = 3;
 pub(crate) const BARRIER: u8 = 5;
+pub(crate) const ALL_GATHER: u8 = 6;
 pub(crate) const LOST: u8 = 8;
 const LINK: u8 = 4;
 const WAY: u8 = 18;
@@ -32,9 +33,15 @@ pub(crate) const CALLED: u8 = 2;
 
 /// A frame of some kind.
 pub(crate) fn frame(kind: u8, payload: &[u8]) -> Vec<u8> {
+    frame_of(kind, 0, payload)
+}
+
+/// A frame of a collective.
+fn frame_of(kind: u8, round: u64, payload: &[u8]) -> Vec<u8> {
     let mut bytes = b"PPMC".to_vec();
     bytes.extend([kind, 0, 0, 0]);
-    bytes.extend([0; 16]);
+    bytes.extend([0; 8]);
+    bytes.extend(round.to_le_bytes());
     bytes.extend((payload.len() as u64).to_le_bytes());
     bytes.extend(payload);
     bytes
@@ -53,7 +60,7 @@ pub(crate) struct Claim {
 
 impl Claim {
     pub(crate) fn new(n_ranks: u32, rank: u32, secret: Option<Secret>) -> Self {
-        Self { version: 2, n_ranks, rank, secret, run_name: String::new(), nonce: [rank as u8; 32] }
+        Self { version: 3, n_ranks, rank, secret, run_name: String::new(), nonce: [rank as u8; 32] }
     }
 
     /// The payload of its hello.
@@ -75,14 +82,7 @@ impl Claim {
     pub(crate) fn link_hello(&self, run: u128, channel: Channel) -> Vec<u8> {
         let mut bytes = self.greeting();
         bytes.extend(run.to_le_bytes());
-        let carries = match channel.carries {
-            Carries::Only(Direction::Forward) => 0,
-            Carries::Only(Direction::Backward) => 1,
-            Carries::Both => 2,
-        };
-        for word in [channel.source.0, channel.destination.0, carries, channel.queue] {
-            bytes.extend(word.to_le_bytes());
-        }
+        bytes.extend(words_of(channel));
         bytes.extend(Sha256::digest([]));
         bytes
     }
@@ -157,6 +157,21 @@ impl Speaker {
         self.0.write_all(&frame(kind, payload))
     }
 
+    /// The word of a collective.
+    pub(crate) fn say_in(&mut self, round: u64, kind: u8, payload: &[u8]) -> io::Result<()> {
+        self.0.write_all(&frame_of(kind, round, payload))
+    }
+
+    /// What a rank gives to the first two collectives of a run: the channels it has an end of, and a barrier.
+    pub(crate) fn start_with(&mut self, channels: &[Channel]) -> io::Result<()> {
+        let mut list: Vec<u8> = channels.iter().flat_map(|&channel| words_of(channel)).collect();
+        // The values are bytes.
+        list.push(0);
+        self.say_in(0, ALL_GATHER, &list)?;
+        self.hear_until(PART)?;
+        self.say_in(1, BARRIER, &[])
+    }
+
     /// A sign of life.
     pub(crate) fn beat(&mut self, text: &str) -> io::Result<()> {
         let mut payload = 0u64.to_le_bytes().to_vec();
@@ -191,6 +206,16 @@ impl Speaker {
             Err(error) => error.kind() != io::ErrorKind::WouldBlock,
         }
     }
+}
+
+fn words_of(channel: Channel) -> Vec<u8> {
+    let carries = match channel.carries {
+        Carries::Only(Direction::Forward) => 0,
+        Carries::Only(Direction::Backward) => 1,
+        Carries::Both => 2,
+    };
+    let words = [channel.source.0, channel.destination.0, carries, channel.queue];
+    words.into_iter().flat_map(u32::to_le_bytes).collect()
 }
 
 /// The proof of one role for one purpose, after a first word and a challenge.
