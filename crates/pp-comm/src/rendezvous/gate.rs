@@ -61,6 +61,8 @@ pub(super) struct Gate<'a> {
     secret: Option<&'a Secret>,
     run: u128,
     callers: VecDeque<Caller>,
+    /// The most callers: fewer where the system does not let the process have as many files open.
+    room: usize,
 }
 
 impl<'a> Gate<'a> {
@@ -68,7 +70,15 @@ impl<'a> Gate<'a> {
     pub(super) fn new(listener: &'a TcpListener, purpose: Purpose, secret: Option<&'a Secret>, run: u128) -> Self {
         // A listener that the system does not let grow does with what it has.
         let _ = rustix::net::listen(listener, BACKLOG);
-        Self { listener, purpose, secret, run, callers: VecDeque::new() }
+        Self { listener, purpose, secret, run, callers: VecDeque::new(), room: MAX_CALLERS }
+    }
+
+    /// Hangs up on the oldest half of the callers, and takes in no more than the other half from now on: whoever proves itself
+    /// will need files too.
+    fn make_room(&mut self) {
+        let n_gone = self.callers.len().div_ceil(2);
+        self.callers.drain(..n_gone);
+        self.room = self.callers.len().max(1);
     }
 
     /// Hears everybody who has something to say, without waiting for anybody.
@@ -78,10 +88,11 @@ impl<'a> Gate<'a> {
             let stream = match self.listener.accept() {
                 Ok((stream, _)) => stream,
                 Err(error) if is_shortage(&error) => {
-                    // Whoever has been let in is none of them: the oldest stranger makes room.
-                    match self.callers.pop_front() {
-                        Some(_) => look.busy = true,
-                        None => look.shortage = Some(error),
+                    if self.callers.is_empty() {
+                        look.shortage = Some(error);
+                    } else {
+                        self.make_room();
+                        look.busy = true;
                     }
                     break;
                 }
@@ -92,7 +103,7 @@ impl<'a> Gate<'a> {
             if stream.set_nonblocking(true).and_then(|()| stream.set_nodelay(true)).is_err() {
                 continue;
             }
-            if self.callers.len() == MAX_CALLERS {
+            if self.callers.len() >= self.room {
                 self.callers.pop_front();
             }
             self.callers.push_back(Caller {
