@@ -1,8 +1,10 @@
 //! The loss of a rank, shared by everything of this rank that waits: whoever notices it rings once, and all waits end.
 
 use std::fmt;
+use std::io;
 use std::sync::Arc;
 use std::thread;
+use std::time::Duration;
 
 use crate::deadline::Deadline;
 use crate::error::Loss;
@@ -14,6 +16,9 @@ type Waker = Box<dyn Fn() + Send>;
 
 /// What is done once it has rung, in a thread of its own.
 type Callback = Box<dyn FnOnce(Loss) + Send>;
+
+/// How long a wait that the alarm cannot wake may go on without a look at it.
+const SLICE: Duration = Duration::from_millis(50);
 
 /// A handle on one rank's alarm.
 #[derive(Clone, Default)]
@@ -97,6 +102,42 @@ impl Alarm {
     /// A thread that panicked while it held the lock leaves a state that is still whole: every change is one move.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// How long a wait may go on that nothing wakes: until its deadline, or until a rank is lost.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Watch<'a> {
+    deadline: Deadline,
+    /// None where no rank can be lost yet.
+    alarm: Option<&'a Alarm>,
+}
+
+impl<'a> Watch<'a> {
+    pub(crate) const fn new(deadline: Deadline, alarm: &'a Alarm) -> Self {
+        Self { deadline, alarm: Some(alarm) }
+    }
+
+    /// How long the next part of the wait may take.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::TimedOut`] after the deadline, [`io::ErrorKind::ConnectionAborted`] once a rank is lost.
+    pub(crate) fn slice(self) -> io::Result<Duration> {
+        if let Some(loss) = self.alarm.and_then(Alarm::loss) {
+            return Err(io::Error::new(io::ErrorKind::ConnectionAborted, format!("rank {} is lost", loss.rank)));
+        }
+        Ok(self.left()?.min(SLICE))
+    }
+
+    /// What is left until the deadline.
+    pub(crate) fn left(self) -> io::Result<Duration> {
+        self.deadline.remaining().ok_or_else(|| io::ErrorKind::TimedOut.into())
+    }
+}
+
+impl From<Deadline> for Watch<'_> {
+    fn from(deadline: Deadline) -> Self {
+        Self { deadline, alarm: None }
     }
 }
 

@@ -17,6 +17,17 @@ pub enum ShmError {
         /// The size.
         capacity: usize,
     },
+    /// More memory than this process may put into a file, as which shared memory counts.
+    #[error(
+        "a ring takes {n_bytes} bytes, but this process may make files of at most {limit} (RLIMIT_FSIZE, `ulimit -f`), and \
+         shared memory counts as one"
+    )]
+    FileLimit {
+        /// What the ring takes.
+        n_bytes: u64,
+        /// What is allowed.
+        limit: u64,
+    },
     /// A descriptor that is no ring.
     #[error("the memory that was handed over is no ring: {why}")]
     NotARing {
@@ -56,6 +67,7 @@ impl From<ShmError> for io::Error {
     fn from(error: ShmError) -> Self {
         let kind = match &error {
             ShmError::Capacity { .. } => io::ErrorKind::InvalidInput,
+            ShmError::FileLimit { .. } => io::ErrorKind::FileTooLarge,
             ShmError::NotARing { .. } | ShmError::Corrupt { .. } => io::ErrorKind::InvalidData,
             ShmError::System { source, .. } => source.kind(),
         };

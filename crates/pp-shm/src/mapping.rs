@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate, memfd_create};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+use rustix::process::{Resource, getrlimit};
 
 use crate::error::ShmError;
 use crate::layout::{HEADER_BYTES, Header, MAGIC, MAX_CAPACITY, MIN_CAPACITY};
@@ -33,9 +34,11 @@ impl Mapping {
         if !capacity.is_power_of_two() || !(MIN_CAPACITY..=MAX_CAPACITY).contains(&capacity) {
             return Err(ShmError::Capacity { capacity });
         }
+        let n_bytes = (HEADER_BYTES + capacity) as u64;
+        check_limit(n_bytes, getrlimit(Resource::Fsize).current)?;
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
         let fd = memfd_create("pp-shm", flags).map_err(ShmError::system("make shared memory"))?;
-        ftruncate(&fd, (HEADER_BYTES + capacity) as u64).map_err(ShmError::system("size shared memory"))?;
+        ftruncate(&fd, n_bytes).map_err(ShmError::system("size shared memory"))?;
         fcntl_add_seals(&fd, SEALS).map_err(ShmError::system("seal shared memory"))?;
         let mapping = Self::map(&fd, capacity)?;
         mapping.header().magic.store(MAGIC, Ordering::Release);
@@ -88,6 +91,14 @@ impl Mapping {
     }
 }
 
+/// The system does not refuse a larger file, but kills (SIGXFSZ) whoever asks for one.
+fn check_limit(n_bytes: u64, limit: Option<u64>) -> Result<(), ShmError> {
+    match limit {
+        Some(limit) if n_bytes > limit => Err(ShmError::FileLimit { n_bytes, limit }),
+        _ => Ok(()),
+    }
+}
+
 impl Drop for Mapping {
     fn drop(&mut self) {
         // SAFETY: it was mapped with this length, and no reference into it outlives `self`. It cannot fail for such a place.
@@ -123,6 +134,34 @@ mod tests {
             let error = Mapping::create(capacity).expect_err("no ring has that size");
             assert!(error.to_string().ends_with(&format!("the nearest is {nearest}")), "{error}");
         }
+    }
+
+    /// A limit is a process's, and no other test may have it: this program again, under one.
+    #[test]
+    fn a_limit_on_files_is_an_error_and_kills_nobody() {
+        const UNDER_LIMIT: &str = "PP_SHM_TEST_UNDER_LIMIT";
+        if std::env::var_os(UNDER_LIMIT).is_some() {
+            let error = Mapping::create(1 << 21).expect_err("51,200 bytes at most");
+            assert!(matches!(error, ShmError::FileLimit { limit: 51_200, .. }), "{error}");
+            assert!(error.to_string().contains("ulimit -f"), "{error}");
+            Mapping::create(MIN_CAPACITY).expect("it is small enough");
+            return;
+        }
+        // POSIX counts in blocks of 512 bytes.
+        let again = std::process::Command::new("sh")
+            .args([
+                "-c",
+                "ulimit -f 100 && exec \"$0\" --exact mapping::tests::a_limit_on_files_is_an_error_and_kills_nobody",
+            ])
+            .arg(std::env::current_exe().expect("this program"))
+            .env(UNDER_LIMIT, "1")
+            .output()
+            .expect("there is a shell");
+        assert!(again.status.success(), "{again:?}");
+        assert!(String::from_utf8_lossy(&again.stdout).contains("1 passed"), "{again:?}");
+        assert!(
+            check_limit(10, Some(10)).is_ok() && check_limit(10, None).is_ok() && check_limit(10, Some(9)).is_err()
+        );
     }
 
     #[test]

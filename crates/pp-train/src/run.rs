@@ -72,6 +72,8 @@ impl Run<'_> {
     fn host(&mut self, own: OwnPrograms, certificates: Vec<Certificate>) -> Result<Option<Stopped>> {
         let config = self.config;
         let (listener, ground) = config.place.open(config.timeout)?;
+        let (left_behind, own_address) = (ground.clone(), listener.local_addr()?);
+        self.stop.on_end_at_once(move || left_behind.withdraw(own_address));
         let spec = HostSpec {
             n_ranks: config.plan.n_ranks(),
             certificates,

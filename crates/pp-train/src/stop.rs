@@ -5,11 +5,11 @@
 //! once, as a second one does everywhere.
 
 use std::io::{self, Write};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 /// What a shell adds to a signal's number.
@@ -76,12 +76,23 @@ impl std::fmt::Display for Stopped {
 #[derive(Clone, Debug, Default)]
 pub struct Stop(Arc<Shared>);
 
-#[derive(Debug, Default)]
+/// What is to be taken back before the process ends at once.
+type Undo = Box<dyn FnOnce() + Send>;
+
+#[derive(Default)]
 struct Shared {
     /// The number of the signal that came, or 0.
     asked: AtomicI32,
     /// Steps are under way, the last of which is worth finishing.
     in_steps: AtomicBool,
+    undo: Mutex<Option<Undo>>,
+}
+
+impl std::fmt::Debug for Shared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (asked, in_steps) = (&self.asked, &self.in_steps);
+        f.debug_struct("Shared").field("asked", asked).field("in_steps", in_steps).finish_non_exhaustive()
+    }
 }
 
 impl Stop {
@@ -91,15 +102,26 @@ impl Stop {
     /// Those of the system.
     pub fn on_signals() -> io::Result<Self> {
         let stop = Self::default();
-        let mut signals = Signals::new(StopSignal::ALL.map(StopSignal::number))?;
+        let mut numbers = StopSignal::ALL.map(StopSignal::number).to_vec();
+        // What `nohup` has a process ignore stays ignored.
+        if !hangup_is_ignored() {
+            numbers.push(SIGHUP);
+        }
+        let mut signals = Signals::new(numbers)?;
         let ours = stop.clone();
         let listen = move || {
             let mut last: Option<(i32, Instant)> = None;
             for number in signals.forever() {
+                if number == SIGHUP {
+                    ours.take_back();
+                    // It ends the process as if nobody listened.
+                    let _ = signal_hook::low_level::emulate_default_handler(SIGHUP);
+                }
                 let is_echo = last.is_some_and(|(before, at)| before == number && at.elapsed() < ECHO);
                 if let Some(signal) = StopSignal::of(number).filter(|_| !is_echo)
                     && !ours.ask(signal)
                 {
+                    ours.take_back();
                     end_at_once(signal);
                 }
                 last = Some((number, Instant::now()));
@@ -113,6 +135,18 @@ impl Stop {
     fn ask(&self, signal: StopSignal) -> bool {
         let is_first = self.0.asked.swap(signal.number(), Ordering::Relaxed) == 0;
         is_first && self.0.in_steps.load(Ordering::Relaxed)
+    }
+
+    /// Has something taken back where a signal ends the process at once; what was to be before is not any more.
+    pub(crate) fn on_end_at_once(&self, undo: impl FnOnce() + Send + 'static) {
+        *self.0.undo.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(undo));
+    }
+
+    fn take_back(&self) {
+        let undo = self.0.undo.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(undo) = undo {
+            undo();
+        }
     }
 
     /// From here on a step is finished first.
@@ -129,6 +163,13 @@ impl Stop {
     pub(crate) fn agreed(parts: impl IntoIterator<Item = f64>) -> Option<StopSignal> {
         parts.into_iter().find_map(|part| StopSignal::of(part as i32))
     }
+}
+
+/// Whether this process was started with SIGHUP ignored; said by the system where it says such things.
+fn hangup_is_ignored() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_some_and(|mask| mask >> (SIGHUP - 1) & 1 == 1)
 }
 
 /// Nobody may be there to read the line; the exit code comes all the same.

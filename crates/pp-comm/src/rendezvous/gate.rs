@@ -9,6 +9,7 @@ use std::net::{TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
 use pp_schedule::Rank;
+use rustix::io::Errno;
 
 use super::auth::{Challenge, Greeting, Purpose, Role, Said, nonce};
 use super::protocol::VERSION;
@@ -49,6 +50,8 @@ pub(super) struct Look {
     pub(super) strangers: Vec<Rank>,
     /// Something happened: looking again at once is worth while.
     pub(super) busy: bool,
+    /// Why nobody can be taken in although no caller is left to be hung up on: what the process lacks is not the gate's.
+    pub(super) shortage: Option<io::Error>,
 }
 
 /// A listener, and who stands before it.
@@ -58,6 +61,8 @@ pub(super) struct Gate<'a> {
     secret: Option<&'a Secret>,
     run: u128,
     callers: VecDeque<Caller>,
+    /// The most callers: fewer where the system does not let the process have as many files open.
+    room: usize,
 }
 
 impl<'a> Gate<'a> {
@@ -65,20 +70,40 @@ impl<'a> Gate<'a> {
     pub(super) fn new(listener: &'a TcpListener, purpose: Purpose, secret: Option<&'a Secret>, run: u128) -> Self {
         // A listener that the system does not let grow does with what it has.
         let _ = rustix::net::listen(listener, BACKLOG);
-        Self { listener, purpose, secret, run, callers: VecDeque::new() }
+        Self { listener, purpose, secret, run, callers: VecDeque::new(), room: MAX_CALLERS }
+    }
+
+    /// Hangs up on the oldest half of the callers, and takes in no more than the other half from now on: whoever proves itself
+    /// will need files too.
+    fn make_room(&mut self) {
+        let n_gone = self.callers.len().div_ceil(2);
+        self.callers.drain(..n_gone);
+        self.room = self.callers.len().max(1);
     }
 
     /// Hears everybody who has something to say, without waiting for anybody.
     pub(super) fn look(&mut self) -> Look {
         let mut look = Look::default();
         for _ in 0..AT_ONCE {
-            // Whatever is wrong with a connection that cannot be taken, the next look is another attempt.
-            let Ok((stream, _)) = self.listener.accept() else { break };
+            let stream = match self.listener.accept() {
+                Ok((stream, _)) => stream,
+                Err(error) if is_shortage(&error) => {
+                    if self.callers.is_empty() {
+                        look.shortage = Some(error);
+                    } else {
+                        self.make_room();
+                        look.busy = true;
+                    }
+                    break;
+                }
+                // Whatever is wrong with a connection that cannot be taken, the next look is another attempt.
+                Err(_) => break,
+            };
             look.busy = true;
             if stream.set_nonblocking(true).and_then(|()| stream.set_nodelay(true)).is_err() {
                 continue;
             }
-            if self.callers.len() == MAX_CALLERS {
+            if self.callers.len() >= self.room {
                 self.callers.pop_front();
             }
             self.callers.push_back(Caller {
@@ -90,9 +115,9 @@ impl<'a> Gate<'a> {
         }
         for mut caller in std::mem::take(&mut self.callers) {
             match caller.hear(self.purpose, self.secret, self.run) {
-                Ok(Heard::Proof(guest)) => {
+                Ok(Heard::Proof { greeting, first_word }) => {
                     look.busy = true;
-                    look.guests.extend(guest.admit());
+                    look.guests.extend(Guest { stream: caller.stream, greeting, first_word }.admit());
                 }
                 Ok(Heard::WrongProof(rank)) => {
                     look.busy = true;
@@ -108,6 +133,12 @@ impl<'a> Gate<'a> {
         }
         look
     }
+}
+
+/// Whether the system refused something because this process, or all of them, have too many open files.
+pub(super) fn is_shortage(error: &io::Error) -> bool {
+    let known = [Errno::MFILE, Errno::NFILE].map(Errno::raw_os_error);
+    error.raw_os_error().is_some_and(|number| known.contains(&number))
 }
 
 impl Guest {
@@ -136,7 +167,7 @@ enum Stage {
 enum Heard {
     Nothing,
     Something,
-    Proof(Guest),
+    Proof { greeting: Greeting, first_word: Vec<u8> },
     WrongProof(Rank),
 }
 
@@ -165,8 +196,7 @@ impl Caller {
                 let said = Said { purpose, first_word: &first_word, challenge: &challenge };
                 if said.is_proof(secret, Role::Caller, &frame.payload) {
                     self.say(Kind::Proven, &said.prove(secret, Role::Called))?;
-                    let stream = self.stream.try_clone()?;
-                    return Ok(Heard::Proof(Guest { stream, greeting, first_word }));
+                    return Ok(Heard::Proof { greeting, first_word });
                 }
                 let rank = Rank(greeting.rank);
                 let refusal = Refusal::Secret { rank, theirs: greeting.has_secret, ours: secret.is_some() };

@@ -34,6 +34,9 @@ const ATTEMPT: Duration = Duration::from_secs(1);
 /// The longest that proofs may take before the rank calls again; a host answers at once.
 const HANDSHAKE: Duration = Duration::from_secs(10);
 
+/// The same at an address that a file names: whoever listens at an old one may never say anything.
+const FILE_HANDSHAKE: Duration = Duration::from_secs(3);
+
 /// The host's verdict comes at its deadline; a rank gives it this long to arrive.
 const VERDICT_GRACE: Duration = Duration::from_secs(1);
 
@@ -69,6 +72,14 @@ impl HostAddress {
         match self {
             Self::Known(_) => left,
             Self::InFile(_) => left.min(ATTEMPT),
+        }
+    }
+
+    /// What the proofs of a single attempt may take.
+    const fn handshake(&self) -> Duration {
+        match self {
+            Self::Known(_) => HANDSHAKE,
+            Self::InFile(_) => FILE_HANDSHAKE,
         }
     }
 
@@ -204,7 +215,12 @@ pub fn join(spec: &JoinSpec) -> Result<Joined, RendezvousError> {
         transports: spec.transports,
         alarm: &alarm,
     };
-    let links = linking.make(&channels)?;
+    let made = linking.make(&channels);
+    if let Err(fault @ RendezvousError::System { source, .. }) = &made {
+        // The others are told why, rather than only that this rank is gone.
+        control.abort(&format!("it {fault}: {source}"));
+    }
+    let links = made?;
     drop(listener);
     let endpoint =
         Endpoint::socket(channels, limit, recorder.clone(), SocketTransport::new(rank, links, spec.rough, &alarm)?);
@@ -238,7 +254,7 @@ fn meet(spec: &JoinSpec, deadline: Deadline) -> Result<Met, RendezvousError> {
         let address = listener.local_addr().map_err(cannot())?;
         check_open(address, secret.as_ref())?;
         let hello = hello(spec, address).map_err(cannot())?.encode();
-        let attempt = deadline.at_most(HANDSHAKE);
+        let attempt = deadline.at_most(spec.host.handshake());
         let not_in = match knock(&mut stream, Purpose::Control, &hello, secret.as_ref(), attempt) {
             Ok(run) => match answer(&stream, n_ranks, deadline) {
                 Ok(Ok(welcome)) => return Ok(Met { stream, listener, run, welcome }),
@@ -314,7 +330,7 @@ fn dial(
 /// Waits for the host's answer, which comes when all ranks are there. A welcome must have an address for each of them:
 /// links are made by them.
 fn answer(stream: &TcpStream, n_ranks: u32, deadline: Deadline) -> io::Result<Result<Welcome, Refusal>> {
-    let mut until = Until { stream, deadline: deadline.with_grace(VERDICT_GRACE) };
+    let mut until = Until { stream, deadline: deadline.with_grace(VERDICT_GRACE).into() };
     let answer = read_frame(&mut until, &[Kind::Welcome, Kind::Refused])?;
     if answer.kind == Kind::Refused {
         return Refusal::decode(&answer.payload).map(Err);

@@ -6,7 +6,7 @@ use std::net::TcpStream;
 use super::auth::{Challenge, Purpose, Role, Said};
 use super::refusal::Refusal;
 use super::secret::Secret;
-use crate::deadline::Deadline;
+use crate::alarm::Watch;
 use crate::wire::{Kind, invalid, read_frame, write_frame};
 
 /// Why a caller was not let in, or does not want to be.
@@ -27,16 +27,16 @@ impl From<io::Error> for NotIn {
 }
 
 /// Says a first word, and proves the secret; gives the run that the other side, proved too, belongs to.
-pub(super) fn knock(
+pub(super) fn knock<'a>(
     stream: &mut TcpStream,
     purpose: Purpose,
     first_word: &[u8],
     secret: Option<&Secret>,
-    deadline: Deadline,
+    deadline: impl Into<Watch<'a>>,
 ) -> Result<u128, NotIn> {
+    let deadline = deadline.into();
     stream.set_nodelay(true)?;
-    let left = deadline.remaining().ok_or_else(|| io::Error::from(io::ErrorKind::TimedOut))?;
-    stream.set_write_timeout(Some(left))?;
+    stream.set_write_timeout(Some(deadline.left()?))?;
     write_frame(stream, purpose.first_word(), 0, 0, first_word)?;
     let challenge = answer(stream, Kind::Challenge, deadline)?;
     let Challenge { run, .. } = Challenge::decode(&challenge)?;
@@ -47,7 +47,7 @@ pub(super) fn knock(
 }
 
 /// The payload of the expected answer.
-fn answer(stream: &TcpStream, kind: Kind, deadline: Deadline) -> Result<Vec<u8>, NotIn> {
+fn answer(stream: &TcpStream, kind: Kind, deadline: Watch<'_>) -> Result<Vec<u8>, NotIn> {
     let frame = read_frame(&mut Until { stream, deadline }, &[kind, Kind::Refused])?;
     if frame.kind == kind {
         return Ok(frame.payload);
@@ -55,20 +55,25 @@ fn answer(stream: &TcpStream, kind: Kind, deadline: Deadline) -> Result<Vec<u8>,
     Err(NotIn::Refused(Refusal::decode(&frame.payload)?))
 }
 
-/// Reads from a connection until a deadline, however the bytes drip.
+/// Reads from a connection until a deadline or a loss, however the bytes drip.
 pub(super) struct Until<'a> {
     pub(super) stream: &'a TcpStream,
-    pub(super) deadline: Deadline,
+    pub(super) deadline: Watch<'a>,
 }
 
 impl Read for Until<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let left = self.deadline.remaining().ok_or(io::ErrorKind::TimedOut)?;
-        self.stream.set_read_timeout(Some(left))?;
-        self.stream.read(buffer).map_err(|error| match error.kind() {
-            io::ErrorKind::WouldBlock => io::Error::new(io::ErrorKind::TimedOut, "nothing came in time"),
-            _ => error,
-        })
+        loop {
+            let slice = self.deadline.slice().map_err(|error| match error.kind() {
+                io::ErrorKind::TimedOut => io::Error::new(io::ErrorKind::TimedOut, "nothing came in time"),
+                _ => error,
+            })?;
+            self.stream.set_read_timeout(Some(slice))?;
+            match self.stream.read(buffer) {
+                Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {}
+                read => return read,
+            }
+        }
     }
 }
 

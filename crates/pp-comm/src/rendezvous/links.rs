@@ -11,11 +11,12 @@ use pp_schedule::{Channel, Rank, Role};
 
 use super::RendezvousError;
 use super::auth::{Greeting, Purpose, nonce};
-use super::gate::{Gate, Guest, POLL};
+use super::dial::connect;
+use super::gate::{Gate, Guest, POLL, is_shortage};
 use super::knock::{NotIn, knock};
 use super::protocol::{LinkHello, VERSION};
 use super::secret::Secret;
-use crate::alarm::Alarm;
+use crate::alarm::{Alarm, Watch};
 use crate::board::Board;
 use crate::deadline::Deadline;
 use crate::endpoint::{Pipe, Transports};
@@ -79,13 +80,18 @@ impl Linking<'_> {
         })
     }
 
+    /// A wait of this rank's, which a loss ends too.
+    const fn watch(&self, deadline: Deadline) -> Watch<'_> {
+        Watch::new(deadline, self.alarm)
+    }
+
     fn link(&self, channel: Channel, arrived: &Board<Arrived>) -> Result<Pipe, RendezvousError> {
         let (role, stream) = if channel.source == self.rank {
             (Role::Send, self.dial(channel).map_err(|error| self.error(channel, &error))?)
         } else {
             (Role::Receive, self.await_peer(channel, arrived)?)
         };
-        let pipe = Pipe::negotiate(stream, role, self.transports, self.deadline);
+        let pipe = Pipe::negotiate(stream, role, self.transports, self.watch(self.deadline));
         pipe.map_err(|error| self.error(channel, &error))
     }
 
@@ -93,12 +99,11 @@ impl Linking<'_> {
     fn dial(&self, channel: Channel) -> io::Result<TcpStream> {
         let address = self.addresses.get(channel.destination.idx()).ok_or(io::ErrorKind::NotFound)?;
         loop {
-            let left = self.deadline.remaining().ok_or(io::ErrorKind::TimedOut)?;
-            let mut stream = TcpStream::connect_timeout(address, left)?;
+            let mut stream = connect(address, self.watch(self.deadline))?;
             let (n_ranks, rank, has_secret) = (self.n_ranks, self.rank.0, self.secret.is_some());
             let greeting = Greeting { version: VERSION, n_ranks, rank, has_secret, nonce: nonce()? };
             let hello = LinkHello { greeting, run: self.run, channel, programs: self.programs }.encode();
-            let attempt = self.deadline.at_most(HANDSHAKE);
+            let attempt = self.watch(self.deadline.at_most(HANDSHAKE));
             match knock(&mut stream, Purpose::Link, &hello, self.secret, attempt) {
                 Ok(run) if run == self.run => {
                     stream.set_read_timeout(None)?;
@@ -106,12 +111,15 @@ impl Linking<'_> {
                     return Ok(stream);
                 }
                 Ok(_) => return Err(invalid(format!("a rank of another run answers at {address}"))),
-                Err(NotIn::Failed(error)) if error.kind() != io::ErrorKind::InvalidData && !self.alarm.has_rung() => {
-                    thread::sleep(RETRY);
-                }
+                Err(NotIn::Failed(error)) if self.may_be_storm(&error) => thread::sleep(RETRY),
                 Err(not_in) => return Err(not_in.into_error()),
             }
         }
+    }
+
+    /// Whether the peer may have hung up because so many strangers called.
+    fn may_be_storm(&self, error: &io::Error) -> bool {
+        error.kind() != io::ErrorKind::InvalidData && !is_shortage(error) && !self.alarm.has_rung()
     }
 
     /// Waits for the peer to dial.
@@ -145,6 +153,11 @@ impl Linking<'_> {
             if let Some(loss) = self.alarm.loss() {
                 return arrived.update(|arrived| arrived.fault = Some(RendezvousError::Comm(loss.into())));
             }
+            if let Some(shortage) = look.shortage {
+                let fault =
+                    RendezvousError::System { what: "take the links of other ranks".to_owned(), source: shortage };
+                return arrived.update(|arrived| arrived.fault = Some(fault));
+            }
             if !look.busy {
                 thread::sleep(POLL);
             }
@@ -170,7 +183,8 @@ impl Linking<'_> {
         // The rank that the host knows to be lost is the better reason; the peer may only have left because of it. What two
         // ranks do not agree on is nobody's loss.
         let disagreed = matches!(error.kind(), io::ErrorKind::InvalidData | io::ErrorKind::Unsupported);
-        let patience = if disagreed { Duration::ZERO } else { VERDICT };
+        // What this process lacks is its own fault, whoever else may be lost.
+        let patience = if disagreed || is_shortage(error) { Duration::ZERO } else { VERDICT };
         match self.alarm.wait(self.deadline.at_most(patience)) {
             Some(loss) => RendezvousError::Comm(loss.into()),
             None => RendezvousError::Link { rank: self.rank, channel, reason: error.to_string() },

@@ -26,6 +26,7 @@
 
 mod address;
 mod auth;
+mod dial;
 mod gate;
 mod host;
 mod join;

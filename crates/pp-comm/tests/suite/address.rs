@@ -145,6 +145,39 @@ fn a_rank_finds_a_host_behind_an_address_left_over() {
     }
 }
 
+/// Somebody listens at the old address, who takes connections and never says anything.
+#[test]
+fn a_rank_waits_for_nobody_silent_once_the_file_names_another() {
+    let path = Path::new("silent");
+    let old = listener();
+    publish_address(&path.0, old.local_addr().expect("bound")).expect("writable");
+    let spec = JoinSpec {
+        host: HostAddress::InFile(path.0.clone()),
+        rank: Rank(0),
+        n_ranks: 1,
+        fingerprints: Vec::new(),
+        channels: Vec::new(),
+        deadline: Duration::from_secs(9),
+        heartbeat: HEARTBEAT,
+        transports: Transports::Socket,
+        rough: None,
+        secret: None,
+        run_name: String::new(),
+    };
+    thread::scope(|scope| {
+        let rank = scope.spawn(|| join(&spec).map(|joined| joined.member.close()));
+        let caller = old.accept().expect("the rank calls");
+        let (n_ranks, certificates, run_name) = (1, Vec::new(), String::new());
+        let host_spec =
+            HostSpec { n_ranks, certificates, deadline: PATIENCE, heartbeat: HEARTBEAT, secret: None, run_name };
+        let host = Host::spawn(listener(), host_spec).expect("a host");
+        publish_address(&path.0, host.address()).expect("writable");
+        rank.join().expect("no panic").expect("joined");
+        host.wait(PATIENCE).expect("all have left");
+        drop(caller);
+    });
+}
+
 #[test]
 fn a_file_that_never_comes_is_an_error_in_time() {
     let path = Path::new("never");

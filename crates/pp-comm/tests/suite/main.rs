@@ -11,6 +11,7 @@ mod flight;
 mod group_collectives;
 mod heartbeat;
 mod junk;
+mod linking;
 mod links;
 mod memory;
 mod mesh;

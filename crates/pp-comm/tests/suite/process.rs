@@ -1,7 +1,7 @@
 //! A host in a process of its own, stopped and killed: this binary once more, as the one test below that is a part of others.
 
 use std::io::{BufRead, BufReader};
-use std::net::{SocketAddr, TcpListener};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -38,7 +38,18 @@ struct Process(Child);
 
 impl Process {
     fn start() -> (Self, SocketAddr) {
-        let mut command = Command::new(std::env::current_exe().expect("this binary"));
+        Self::start_by(Command::new(std::env::current_exe().expect("this binary")))
+    }
+
+    /// A host that may not have more files open than this.
+    fn start_with_files(n_files: u32) -> (Self, SocketAddr) {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &format!("ulimit -n {n_files} && exec \"$0\" \"$@\"")]);
+        shell.arg(std::env::current_exe().expect("this binary"));
+        Self::start_by(shell)
+    }
+
+    fn start_by(mut command: Command) -> (Self, SocketAddr) {
         command.args(["--exact", "process::hosts_for_another_test", "--ignored", "--nocapture"]);
         let mut process = Self(command.env(MARK, "1").stdout(Stdio::piped()).spawn().expect("started"));
         let lines = BufReader::new(process.0.stdout.take().expect("piped")).lines();
@@ -94,6 +105,21 @@ fn a_host_that_was_stopped_holds_nobodys_silence_against_them() {
         }
         member.close();
     });
+}
+
+/// They are hung up on as soon as there is no room for more, not only after the seconds that a silent caller has.
+#[test]
+fn strangers_do_not_use_up_the_files_that_a_host_may_have_open() {
+    let (_process, address) = Process::start_with_files(40);
+    let strangers: Vec<_> = (0..100).map(|_| TcpStream::connect(address).expect("it listens")).collect();
+    let start = Instant::now();
+    each(vec![0, 1], |rank| {
+        let mut member = member(address, rank);
+        member.control.barrier().expect("nobody is lost");
+        assert!(start.elapsed() < Duration::from_secs(4), "{:?}", start.elapsed());
+        member.close();
+    });
+    drop(strangers);
 }
 
 #[test]

@@ -56,11 +56,21 @@ pub(crate) struct Claim {
     pub(crate) secret: Option<Secret>,
     pub(crate) run_name: String,
     pub(crate) nonce: [u8; 32],
+    /// Where it says that it takes links.
+    pub(crate) address: String,
 }
 
 impl Claim {
     pub(crate) fn new(n_ranks: u32, rank: u32, secret: Option<Secret>) -> Self {
-        Self { version: 3, n_ranks, rank, secret, run_name: String::new(), nonce: [rank as u8; 32] }
+        Self {
+            version: 3,
+            n_ranks,
+            rank,
+            secret,
+            run_name: String::new(),
+            nonce: [rank as u8; 32],
+            address: "127.0.0.1:9".to_owned(),
+        }
     }
 
     /// The payload of its hello.
@@ -68,7 +78,7 @@ impl Claim {
         let mut bytes = self.greeting();
         put(&mut bytes, self.run_name.as_bytes());
         bytes.extend(10_000u64.to_le_bytes());
-        put(&mut bytes, b"127.0.0.1:9");
+        put(&mut bytes, self.address.as_bytes());
         bytes.extend(0u32.to_le_bytes());
         bytes
     }
@@ -89,6 +99,14 @@ impl Claim {
 
     /// Makes a link to a rank at an address, and has it use the connection itself.
     pub(crate) fn link(&self, address: SocketAddr, run: u128, channel: Channel) -> io::Result<Speaker> {
+        let mut speaker = self.proved_link(address, run, channel)?;
+        speaker.say(WAY, &1u32.to_le_bytes())?;
+        speaker.hear_until(WAY)?;
+        Ok(speaker)
+    }
+
+    /// Proves itself on a link to a rank at an address, and says no more.
+    pub(crate) fn proved_link(&self, address: SocketAddr, run: u128, channel: Channel) -> io::Result<Speaker> {
         let mut speaker = Speaker::call(address)?;
         let hello = self.link_hello(run, channel);
         speaker.say(LINK, &hello)?;
@@ -96,8 +114,6 @@ impl Claim {
         speaker.say(PROOF, &prove(self.secret.as_ref(), [LINKING, CALLER], &hello, &challenge))?;
         let proof = speaker.hear_until(PROVEN)?;
         assert_eq!(proof, prove(self.secret.as_ref(), [LINKING, CALLED], &hello, &challenge));
-        speaker.say(WAY, &1u32.to_le_bytes())?;
-        speaker.hear_until(WAY)?;
         Ok(speaker)
     }
 

@@ -20,14 +20,14 @@ const LOOK_EVERY: Duration = Duration::from_millis(5);
 const ASK_EVERY: Duration = Duration::from_millis(250);
 
 /// What rank 0 has beside the port it listens on.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Ground {
     pub(crate) secret: Option<Secret>,
     told: Told,
 }
 
 /// How the others learn where rank 0 listens.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 enum Told {
     InFile(std::path::PathBuf),
     InPrivate(Private),

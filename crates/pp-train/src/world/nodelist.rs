@@ -3,6 +3,8 @@
 //! A comma outside brackets separates hosts. Brackets hold numbers and ranges of them; where there are several, the last
 //! counts fastest. A number has as many digits as the first of its range is written with.
 
+use std::collections::HashSet;
+
 /// More hosts than any cluster has; a longer list is refused before it takes memory.
 pub(super) const MAX_HOSTS: usize = 1 << 16;
 /// The most characters of a list.
@@ -19,6 +21,10 @@ const MAX_DIGITS: usize = 20;
 pub(super) enum ListError {
     #[error("it names no host")]
     Empty,
+    #[error("a comma has no host on one of its sides")]
+    EmptyEntry,
+    #[error("it names `{0}` twice, but a host stands in a list once")]
+    Twice(String),
     #[error("a bracket is not closed, or closed without being opened")]
     Brackets,
     #[error("`{0}` is no number and no range of numbers, lower first")]
@@ -43,7 +49,11 @@ pub(super) fn expand(list: &str) -> Result<Vec<String>, ListError> {
         let n_hosts = n_hosts.filter(|n| hosts.len() + n <= MAX_HOSTS).ok_or(ListError::TooLong)?;
         hosts.extend((0..n_hosts).map(|index| host(&parts, index)));
     }
-    if hosts.is_empty() { Err(ListError::Empty) } else { Ok(hosts) }
+    let mut seen = HashSet::with_capacity(hosts.len());
+    match hosts.iter().find(|&host| !seen.insert(host)) {
+        Some(host) => Err(ListError::Twice(shown(host))),
+        None => Ok(hosts),
+    }
 }
 
 /// The entries of a list: what commas outside brackets separate.
@@ -65,9 +75,12 @@ fn entries(list: &str) -> Result<Vec<&str>, ListError> {
         return Err(ListError::Brackets);
     }
     entries.push(&list[start..]);
-    // Slurm itself writes no empty ones, but takes them.
-    entries.retain(|entry| !entry.is_empty());
-    Ok(entries)
+    match entries.iter().filter(|entry| entry.is_empty()).count() {
+        0 => Ok(entries),
+        n if n == entries.len() => Err(ListError::Empty),
+        // Slurm writes none: a part of the list is missing.
+        _ => Err(ListError::EmptyEntry),
+    }
 }
 
 /// A part of an entry: every text that may stand there.
@@ -191,8 +204,6 @@ mod tests {
             ("[1-2]", "1 2"),
             ("r[1-2]n[0]", "r1n0 r2n0"),
             ("tux[5]-ib,tux6", "tux5-ib tux6"),
-            ("c[1,1]", "c1 c1"),
-            ("a,,b,", "a b"),
         ] {
             let expected: Vec<&str> = expected.split(' ').collect();
             assert_eq!(expand(list).unwrap(), expected, "{list}");
@@ -207,6 +218,12 @@ mod tests {
         for (list, expected) in [
             ("", ListError::Empty),
             (",", ListError::Empty),
+            (",a,b", ListError::EmptyEntry),
+            ("a,,b", ListError::EmptyEntry),
+            ("n[0-0],n[1-1],", ListError::EmptyEntry),
+            ("n[0-1],n[0-1]", ListError::Twice("n0".to_owned())),
+            ("c[1,1]", ListError::Twice("c1".to_owned())),
+            ("a,n[1-3],n2", ListError::Twice("n2".to_owned())),
             ("n[1", ListError::Brackets),
             ("n1]", ListError::Brackets),
             ("n[[1]]", ListError::Brackets),

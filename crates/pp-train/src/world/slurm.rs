@@ -25,13 +25,15 @@ pub(super) fn claim(env: &Environment) -> Result<Option<Claim>, Invalid> {
     let rank = need(env.number(&["SLURM_PROCID"])?, "SLURM_PROCID")?;
     let world = env.number(&["SLURM_STEP_NUM_TASKS", "SLURM_NTASKS", "SLURM_NPROCS"])?;
     let world = need(world, "SLURM_NTASKS")?;
-    let hosts = hosts(env)?;
-    let n_hosts = match &hosts {
-        Some(hosts) => Some(u32::try_from(hosts.len()).unwrap_or(u32::MAX)),
-        None => env.number(&["SLURM_STEP_NUM_NODES", "SLURM_NNODES"])?.map(|number| number.value),
+    let (hosts_name, hosts) = hosts(env)?.unzip();
+    let counted = match (hosts_name, &hosts) {
+        (Some(name), Some(hosts)) => Some(Number { name, value: u32::try_from(hosts.len()).unwrap_or(u32::MAX) }),
+        _ => env.number(&["SLURM_STEP_NUM_NODES", "SLURM_NNODES"])?,
     };
+    let n_hosts = counted.map(|number| number.value);
     let local_rank = env.number(&["SLURM_LOCALID"])?;
-    let size = if n_hosts == Some(1) { Some(world.value) } else { tasks_here(env)? };
+    let tasks_here = tasks_here(env, world, counted)?;
+    let size = if n_hosts == Some(1) { Some(world.value) } else { tasks_here };
     let local = local_rank.map(|rank| Local { rank: rank.value, size });
     let ground = match hosts.as_deref() {
         _ if n_hosts == Some(1) => Ground::OneHost,
@@ -57,34 +59,64 @@ pub(super) fn hint(env: &Environment) -> Option<String> {
     step(env).is_none().then(|| format!("in the Slurm job of {name}={job}, but not started by `srun`"))
 }
 
-fn hosts(env: &Environment) -> Result<Option<Vec<String>>, Invalid> {
+/// The hosts, and which variable lists them.
+fn hosts(env: &Environment) -> Result<Option<(&'static str, Vec<String>)>, Invalid> {
     let names = ["SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST", "SLURM_NODELIST"];
     let Some((name, list)) = env.first(&names) else { return Ok(None) };
     let shown: String = list.chars().take(80).collect();
-    nodelist::expand(list).map(Some).map_err(|error| {
+    nodelist::expand(list).map(|hosts| Some((name, hosts))).map_err(|error| {
         Invalid(format!("{name}={shown} is no list of hosts: {error}; {}", leave_out("or give --rendezvous HOST:PORT")))
     })
 }
 
-/// How many tasks there are on this host: `4(x2),3` says it for all of them.
-fn tasks_here(env: &Environment) -> Result<Option<u32>, Invalid> {
+/// How many tasks there are on this host: `4(x2),3` says it for all of them, and must fit what else is known of them.
+fn tasks_here(env: &Environment, world: Number, hosts: Option<Number>) -> Result<Option<u32>, Invalid> {
     let Some((name, text)) = env.first(&["SLURM_STEP_TASKS_PER_NODE", "SLURM_TASKS_PER_NODE"]) else { return Ok(None) };
+    let shown: String = text.chars().take(80).collect();
+    let entries: Option<Vec<(u32, u32)>> = text.split(',').map(count).collect();
+    let Some(entries) = entries else {
+        refuse!(
+            "{name}={shown} is no list of counts such as 4(x2),3, each at least 1 and at most {}; {}",
+            u32::MAX,
+            leave_out("or mend it")
+        );
+    };
+    // A job's variables may speak of more than the step that this process is a task of.
+    let is_steps = |name: &str| name.starts_with("SLURM_STEP_");
+    let n_hosts: u64 = entries.iter().map(|&(_, times)| u64::from(times)).sum();
+    if let Some(Number { name: other, value }) = hosts
+        && (n_hosts > value.into() || n_hosts < value.into() && is_steps(name) == is_steps(other))
+    {
+        refuse!(
+            "{name}={shown} counts tasks of {n_hosts} hosts, but {other} says {value}; {}",
+            leave_out("or mend them")
+        );
+    }
+    let n_tasks = entries.iter().map(|&(tasks, times)| u128::from(tasks) * u128::from(times)).sum::<u128>();
+    if is_steps(name) && n_tasks != world.value.into() {
+        refuse!("{name}={shown} counts {n_tasks} tasks, but there is {world}; {}", leave_out("or mend them"));
+    }
     let Some(node) = env.number(&["SLURM_NODEID"])? else { return Ok(None) };
     let mut left = node.value;
-    for entry in text.split(',') {
-        let (tasks, times) = match entry.split_once("(x") {
-            Some((tasks, times)) => (tasks, times.strip_suffix(')').unwrap_or(times)),
-            None => (entry, "1"),
-        };
-        let (Ok(tasks), Ok(times)) = (tasks.parse(), times.parse::<u32>()) else {
-            refuse!("{name}={text} is no list of counts such as 4(x2),3; {}", leave_out("or mend it"));
-        };
+    for (tasks, times) in entries {
         if left < times {
             return Ok(Some(tasks));
         }
         left -= times;
     }
     Ok(None)
+}
+
+/// Tasks of each host, and of how many hosts in a row: `4(x2)`, or `3` of one.
+fn count(entry: &str) -> Option<(u32, u32)> {
+    let number = |text: &str| {
+        let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
+        text.parse().ok().filter(|&number| is_number && number > 0)
+    };
+    match entry.split_once("(x") {
+        Some((tasks, times)) => Some((number(tasks)?, number(times.strip_suffix(')')?)?)),
+        None => Some((number(entry)?, 1)),
+    }
 }
 
 fn identity(env: &Environment) -> Vec<String> {
@@ -142,7 +174,10 @@ mod tests {
 
     #[test]
     fn tasks_on_one_host_meet_there() {
-        let one_host = with(&[("SLURM_STEP_NODELIST", "node08"), ("SLURM_LOCALID", "4")]).unwrap().unwrap();
+        let one_host =
+            with(&[("SLURM_STEP_NODELIST", "node08"), ("SLURM_STEP_TASKS_PER_NODE", "5"), ("SLURM_LOCALID", "4")])
+                .unwrap()
+                .unwrap();
         assert_eq!(one_host.local, Some(Local { rank: 4, size: Some(5) }));
         assert_eq!(one_host.ground, Ground::OneHost);
         assert!(one_host.run.contains(&"1234567".to_owned()) && one_host.run.contains(&"2".to_owned()));
@@ -163,7 +198,8 @@ mod tests {
     fn counts_of_tasks_are_read_for_every_host() {
         for (node, expected) in [("0", Some(4)), ("1", Some(4)), ("2", Some(3)), ("3", None)] {
             let env: Environment = [("SLURM_TASKS_PER_NODE", "4(x2),3"), ("SLURM_NODEID", node)].into_iter().collect();
-            assert_eq!(tasks_here(&env), Ok(expected), "{node}");
+            let world = Number { name: "SLURM_NTASKS", value: 11 };
+            assert_eq!(tasks_here(&env, world, None), Ok(expected), "{node}");
         }
     }
 
@@ -176,6 +212,33 @@ mod tests {
             (&[("SLURM_STEP_NODELIST", "n[1-")], &["SLURM_STEP_NODELIST=n[1-", "not closed"]),
             (&[("SLURM_STEP_NODELIST", "n[1-99999]")], &["more than 65536 hosts"]),
             (&[("SLURM_STEP_TASKS_PER_NODE", "many")], &["SLURM_STEP_TASKS_PER_NODE=many"]),
+            (&[("SLURM_STEP_TASKS_PER_NODE", "0")], &["SLURM_STEP_TASKS_PER_NODE=0", "at least 1"]),
+            (&[("SLURM_STEP_TASKS_PER_NODE", "3(x0),2,3")], &["3(x0)", "at least 1"]),
+            (&[("SLURM_STEP_TASKS_PER_NODE", "2(x")], &["SLURM_STEP_TASKS_PER_NODE=2(x is no list"]),
+            (&[("SLURM_STEP_TASKS_PER_NODE", "3(x2")], &["SLURM_STEP_TASKS_PER_NODE=3(x2 is no list"]),
+            (
+                &[("SLURM_STEP_TASKS_PER_NODE", "99999999999999999999")],
+                &["=99999999999999999999", "at most 4294967295"],
+            ),
+            (&[("SLURM_STEP_TASKS_PER_NODE", "3(x2)")], &["counts 6 tasks", "SLURM_STEP_NUM_TASKS=5"]),
+            (
+                &[("SLURM_STEP_TASKS_PER_NODE", "4294967295(x2)")],
+                &["counts 8589934590 tasks", "SLURM_STEP_NUM_TASKS=5"],
+            ),
+            (
+                &[("SLURM_STEP_NODELIST", "n1"), ("SLURM_STEP_TASKS_PER_NODE", "1(x2)")],
+                &["SLURM_STEP_TASKS_PER_NODE=1(x2)", "2 hosts", "SLURM_STEP_NODELIST says 1"],
+            ),
+            (
+                &[("SLURM_STEP_NODELIST", "n1"), ("SLURM_STEP_TASKS_PER_NODE", "3")],
+                &["SLURM_STEP_TASKS_PER_NODE=3 counts 3 tasks", "SLURM_STEP_NUM_TASKS=5"],
+            ),
+            (
+                &[("SLURM_STEP_NODELIST", "n[0-100]"), ("SLURM_STEP_TASKS_PER_NODE", "1(x2)")],
+                &["2 hosts", "SLURM_STEP_NODELIST says 101"],
+            ),
+            (&[("SLURM_STEP_NODELIST", ",a,b")], &["SLURM_STEP_NODELIST=,a,b", "a comma has no host"]),
+            (&[("SLURM_STEP_NODELIST", "n[0-1],n[0-1]")], &["SLURM_STEP_NODELIST=n[0-1],n[0-1]", "`n0` twice"]),
             (&[("SLURM_JOB_ID", "x")], &["SLURM_JOB_ID=x"]),
             (&[("SLURM_STEP_NUM_TASKS", ""), ("SLURM_NTASKS", ""), ("SLURM_NPROCS", "")], &["without SLURM_NTASKS"]),
         ] {

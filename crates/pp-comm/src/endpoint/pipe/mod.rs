@@ -18,7 +18,7 @@ use pp_schedule::{Channel, Role};
 use pp_shm::{Consumer, Producer};
 use rustix::net::{RecvFlags, recv};
 
-use crate::deadline::Deadline;
+use crate::alarm::Watch;
 use crate::wire::invalid;
 pub(super) use parker::{Interest, Parker};
 use rough::Rough;
@@ -66,7 +66,7 @@ impl Pipe {
         mut connection: TcpStream,
         role: Role,
         transports: Transports,
-        deadline: Deadline,
+        deadline: Watch<'_>,
     ) -> io::Result<Self> {
         let way = match role {
             Role::Send => negotiate::offer(&mut connection, transports, RING_BYTES, deadline)?.map(Way::Producer),

@@ -12,7 +12,7 @@ use std::net::TcpStream;
 use pp_shm::{ADDRESS_BYTES, Consumer, Mailbox, Producer, deliver};
 
 use super::transports::Transports;
-use crate::deadline::Deadline;
+use crate::alarm::Watch;
 use crate::wire::{Fields, Kind, Payload, invalid, read_frame, write_frame};
 
 /// The most bytes of a reason that are passed on.
@@ -26,7 +26,7 @@ pub(super) fn offer(
     connection: &mut TcpStream,
     ours: Transports,
     ring_bytes: usize,
-    deadline: Deadline,
+    deadline: Watch<'_>,
 ) -> io::Result<Option<Producer>> {
     say(connection, Payload::default().u32(code_of(ours)), deadline)?;
     let word = hear(connection, deadline)?;
@@ -43,7 +43,11 @@ pub(super) fn offer(
 }
 
 /// The destination's side.
-pub(super) fn accept(connection: &mut TcpStream, ours: Transports, deadline: Deadline) -> io::Result<Option<Consumer>> {
+pub(super) fn accept(
+    connection: &mut TcpStream,
+    ours: Transports,
+    deadline: Watch<'_>,
+) -> io::Result<Option<Consumer>> {
     let mailbox = Mailbox::open().map_err(|error| error.to_string());
     let address = mailbox.as_ref().map(Mailbox::address).unwrap_or([0; ADDRESS_BYTES]);
     let word = Payload::default().u32(code_of(ours)).bytes(&boot_id()).bytes(&address).step(&mailbox);
@@ -135,31 +139,36 @@ impl Fields<'_> {
     }
 }
 
-fn say(connection: &mut TcpStream, word: Payload, deadline: Deadline) -> io::Result<()> {
-    connection.set_write_timeout(Some(deadline.remaining().ok_or(io::ErrorKind::TimedOut)?))?;
+fn say(connection: &mut TcpStream, word: Payload, deadline: Watch<'_>) -> io::Result<()> {
+    connection.set_write_timeout(Some(deadline.left()?))?;
     write_frame(connection, Kind::Way, 0, 0, &word.0)
 }
 
-fn hear(connection: &mut TcpStream, deadline: Deadline) -> io::Result<Vec<u8>> {
+fn hear(connection: &mut TcpStream, deadline: Watch<'_>) -> io::Result<Vec<u8>> {
     Ok(read_frame(&mut Patient { connection, deadline }, &[Kind::Way])?.payload)
 }
 
-/// Reads until a deadline, however slowly the bytes drip in.
+/// Reads until a deadline or a loss, however slowly the bytes drip in.
 struct Patient<'a> {
     connection: &'a TcpStream,
-    deadline: Deadline,
+    deadline: Watch<'a>,
 }
 
 impl Read for Patient<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let expired = || io::Error::new(io::ErrorKind::TimedOut, "the peer did not say what the link is to go through");
-        let left = self.deadline.remaining().ok_or_else(expired)?;
-        self.connection.set_read_timeout(Some(left))?;
+        const SILENT: &str = "the peer did not say what the link is to go through";
         let mut connection = self.connection;
-        connection.read(buffer).map_err(|error| match error.kind() {
-            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => expired(),
-            _ => error,
-        })
+        loop {
+            let slice = self.deadline.slice().map_err(|error| match error.kind() {
+                io::ErrorKind::TimedOut => io::Error::new(io::ErrorKind::TimedOut, SILENT),
+                _ => error,
+            })?;
+            connection.set_read_timeout(Some(slice))?;
+            match connection.read(buffer) {
+                Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {}
+                read => return read,
+            }
+        }
     }
 }
 
@@ -171,6 +180,7 @@ mod tests {
     use std::time::{Duration, Instant};
 
     use super::*;
+    use crate::deadline::Deadline;
 
     const RING: usize = 4096;
 
@@ -180,8 +190,8 @@ mod tests {
         (dialled, listener.accept().expect("it was dialled").0)
     }
 
-    fn soon() -> Deadline {
-        Deadline::after(Duration::from_secs(20))
+    fn soon() -> Watch<'static> {
+        Deadline::after(Duration::from_secs(20)).into()
     }
 
     /// What the source comes to when the destination says it is elsewhere, and then whatever it likes.
@@ -231,7 +241,7 @@ mod tests {
     fn silence_and_nonsense_end_in_time() {
         let (mut source, mut destination) = connected();
         let start = Instant::now();
-        let short = || Deadline::after(Duration::from_millis(100));
+        let short = || Deadline::after(Duration::from_millis(100)).into();
         let error = accept(&mut destination, Transports::Auto, short()).expect_err("nobody says anything");
         assert_eq!(error.kind(), io::ErrorKind::TimedOut, "{error}");
         assert!(start.elapsed() < Duration::from_secs(10));
