@@ -116,6 +116,11 @@ impl Run<'_> {
         flight.arm(config, &member)?;
         let done = begin(&mut member).and_then(|()| train(config, text, programs, &mut member, stop, report));
         let outcome = done.map_err(|error| flight.failed(&mut member.control, error))?;
+        if let Some(fault) = config.fault.filter(|_| member.endpoint.has_fault_left()) {
+            let never =
+                format!("rehearsal: --inject-fault {fault} did not come: this rank's run ended before its place");
+            say(&never)?;
+        }
         member.close();
         Ok(outcome.stopped)
     }

@@ -6,6 +6,8 @@
 mod follow;
 mod hearsay;
 mod message;
+#[cfg(test)]
+mod tests;
 mod text;
 mod view;
 
