@@ -176,6 +176,7 @@ fn run_rank(rank: u32, host: std::net::SocketAddr, transports: Transports) {
         heartbeat: Duration::from_secs(10),
         transports,
         rough: None,
+        terms: 0,
         secret: None,
         run_name: String::new(),
     };

@@ -48,6 +48,8 @@ fn kind_of(error: &(dyn std::error::Error + 'static)) -> Option<Failure> {
         | RendezvousError::NoAddress { .. }
         | RendezvousError::NotOver { .. } => Failure::Lost,
         RendezvousError::Refused(_)
+        | RendezvousError::Terms { .. }
+        | RendezvousError::OneSided { .. }
         | RendezvousError::WrongSecret { .. }
         | RendezvousError::Open { .. }
         | RendezvousError::Secret(_) => Failure::Invalid,

@@ -1,5 +1,5 @@
 //! The files that arguments name for writing: that they can be written, and that no other named file is lost by it. Looking
-//! changes nothing.
+//! leaves everything as it was.
 
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, BufWriter, Write};
@@ -22,6 +22,9 @@ const MAX_LINKS: usize = 40;
 pub(crate) fn check(config: &TrainConfig) -> Result<(), Invalid> {
     if let Some(rendezvous_file) = config.place.rendezvous_file() {
         check_rendezvous(rendezvous_file)?;
+    }
+    if let Some(folder) = &config.flight_dir {
+        check_folder("--flight-dir", folder, config.place.rank() == 0)?;
     }
     // Rank 0 writes for all.
     if config.place.rank() != 0 {
@@ -87,6 +90,47 @@ pub(crate) fn check_writable(flag: &str, path: &Path) -> Result<(), Invalid> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => can_be_made(path).map_err(|error| unwritable(&error)),
         Err(error) => Err(unwritable(&error)),
     }
+}
+
+/// Whether files can be written into a directory, which may have to be made. Permissions do not tell everything: one rank of
+/// all tries, and leaves nothing.
+fn check_folder(flag: &str, folder: &Path, tries: bool) -> Result<(), Invalid> {
+    let looked = can_hold_files(folder).and_then(|()| if tries { try_file(folder) } else { Ok(()) });
+    looked.map_err(|error| {
+        Invalid(format!(
+            "{flag} {} cannot be written to: {error}; give a directory that can, or one that can be made",
+            folder.display()
+        ))
+    })
+}
+
+/// Whether the directory, or the nearest one above it that is there, can be written to.
+fn can_hold_files(folder: &Path) -> io::Result<()> {
+    let mut at = std::path::absolute(folder)?;
+    while let Err(error) = fs::symlink_metadata(&at) {
+        if error.kind() != io::ErrorKind::NotFound || !at.pop() {
+            return Err(error);
+        }
+    }
+    if !fs::metadata(&at)?.is_dir() {
+        return Err(io::ErrorKind::NotADirectory.into());
+    }
+    Ok(rustix::fs::access(&at, Access::WRITE_OK | Access::EXEC_OK)?)
+}
+
+fn try_file(folder: &Path) -> io::Result<()> {
+    let folder = std::path::absolute(folder)?;
+    let made: Vec<&Path> = folder.ancestors().take_while(|at| !at.exists()).collect();
+    let draft = folder.join(format!(".pp-flight.{}", std::process::id()));
+    let tried = fs::create_dir_all(&folder).and_then(|()| File::create_new(&draft).map(drop));
+    // What was not made is not there to remove, and what others use meanwhile is not empty.
+    if tried.is_ok() {
+        let _ = fs::remove_file(&draft);
+    }
+    for at in made {
+        let _ = fs::remove_dir(at);
+    }
+    tried
 }
 
 /// Whether a file can be put in a path's place, as a trace is once it is whole.
@@ -191,4 +235,28 @@ fn target_of(path: &Path) -> io::Result<PathBuf> {
         }
     }
     Err(io::Error::other("too many links lead from one to the next"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn directories_are_tried_and_left_as_they_were() {
+        let scratch = std::env::temp_dir().join(format!("pp-train-files-{}", std::process::id()));
+        let check = |path: &Path| check_folder("--flight-dir", path, true);
+        assert_eq!(check(&scratch.join("a/b")), Ok(()));
+        assert!(!scratch.exists(), "nothing is left");
+        fs::create_dir(&scratch).unwrap();
+        assert_eq!(check(&scratch), Ok(()));
+        assert_eq!(fs::read_dir(&scratch).unwrap().count(), 0, "nothing is left");
+        let file = scratch.join("file");
+        fs::write(&file, "x").unwrap();
+        for path in [&file, &file.join("below"), Path::new("/proc/no"), Path::new("/dev/null")] {
+            let refused = check(path).unwrap_err().to_string();
+            assert!(refused.starts_with(&format!("--flight-dir {} cannot", path.display())), "{refused}");
+            assert!(refused.contains("give a directory"), "{refused}");
+        }
+        fs::remove_dir_all(&scratch).unwrap();
+    }
 }

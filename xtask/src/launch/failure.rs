@@ -71,6 +71,25 @@ pub(crate) struct RankEnd {
     pub(crate) last_error: Option<String>,
 }
 
+/// Whom the ranks' records name for a failure.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Culprit {
+    pub(crate) rank: usize,
+    pub(crate) what: What,
+    pub(crate) summary: String,
+}
+
+/// As what the records name it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum What {
+    /// Its process was killed, or failed by itself.
+    Ended,
+    /// Its process stood still.
+    Froze,
+    /// It made others fail: by a message, or by letting them wait.
+    Other,
+}
+
 /// What a failure can be the cause of: each kind may bring about those below it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Kind {
@@ -158,6 +177,25 @@ impl RankEnd {
             How::Code(code @ (1 | 2 | 3 | 129 | 130 | 131 | 143)) => code as u8,
             // A panic, say. The contract knows one code for it.
             How::Code(_) => 1,
+        }
+    }
+
+    /// It refused its arguments or its configuration.
+    pub(crate) fn refused(&self) -> bool {
+        self.how == How::Code(i32::from(REFUSED))
+    }
+
+    /// What the last line says: whom the records name for the failure comes first, if that is another than this end names.
+    pub(crate) fn describe_with(&self, culprit: Option<&Culprit>, n_ranks: usize) -> String {
+        let own = self.describe(n_ranks);
+        let agrees = |culprit: &Culprit| match culprit.what {
+            What::Ended => culprit.rank == self.rank,
+            What::Froze => self.kind() == Kind::SawFrozen(culprit.rank),
+            What::Other => false,
+        };
+        match culprit {
+            Some(culprit) if !agrees(culprit) => format!("{}; {own}", on_one_line(&culprit.summary)),
+            _ => own,
         }
     }
 
@@ -313,6 +351,23 @@ mod tests {
         assert_eq!(killed.describe(1), "rank 1 was killed by signal 9 (SIGKILL)");
         let failed = RankEnd { last_error: Some("loss is not finite".into()), ..end(2, How::Code(1), 0) };
         assert_eq!(failed.describe(4), "rank 2 failed with exit code 1: loss is not finite");
+    }
+
+    #[test]
+    fn whom_the_records_name_stands_in_the_last_line() {
+        let culprit = |rank, what| Culprit { rank, what, summary: format!("rank {rank} is slow") };
+        let waited = RankEnd { last_error: Some("it did not arrive".into()), ..end(0, How::Code(3), 0) };
+        let said = waited.describe_with(Some(&culprit(2, What::Other)), 4);
+        assert_eq!(said, "rank 2 is slow; rank 0 failed with exit code 3: it did not arrive");
+        assert_eq!(waited.describe_with(None, 4), "rank 0 failed with exit code 3: it did not arrive");
+        let killed = end(1, How::Signal(9), 0);
+        assert_eq!(killed.describe_with(Some(&culprit(1, What::Ended)), 4), killed.describe(4));
+        assert!(
+            killed.describe_with(Some(&culprit(2, What::Ended)), 4).starts_with("rank 2 is slow; rank 1 was killed")
+        );
+        let frozen = RankEnd { last_error: Some("rank 3 is lost: no heartbeat for 2s".into()), ..waited };
+        assert_eq!(frozen.describe_with(Some(&culprit(3, What::Froze)), 4), frozen.describe(4));
+        assert!(frozen.describe_with(Some(&culprit(1, What::Froze)), 4).starts_with("rank 1 is slow; rank 3 froze"));
     }
 
     #[test]

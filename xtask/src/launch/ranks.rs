@@ -15,7 +15,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use super::env::World;
-use super::failure::{self, Ended, How, RankEnd};
+use super::failure::{self, Culprit, Ended, How, RankEnd};
 use super::flight;
 use super::output::Output;
 use super::signals::{LOOK_EVERY, Signals};
@@ -67,11 +67,13 @@ impl Job<'_> {
         let together = stopped::together(&ends);
         let is_failure = interrupted.is_none() && together.is_none();
         let first = failure::first(&ends).filter(|_| is_failure);
-        match first.and_then(|_| flight::told(&self.world.flight_dir, &ends)) {
-            Some(told) => self.voice.say(Stream::Stderr, told),
-            None if self.keeps_flight => {}
-            None => flight::forget(&self.world.flight_dir),
-        }
+        let culprit = match first {
+            Some(first) => self.tell_flight(first, &ends),
+            None => {
+                self.forget_flight();
+                None
+            }
+        };
         // A signal that comes when nothing is left to stop changes nothing.
         let all_done = ends.len() == n_ranks && ends.iter().all(|end| !end.stopped && end.how == How::Code(0));
         if let Some(signal) = interrupted.filter(|_| !all_done) {
@@ -83,8 +85,34 @@ impl Job<'_> {
             return Err(Ended { code, reason: said.to_owned() }.into());
         }
         match first {
-            Some(first) => Err(Ended { code: first.exit_code(), reason: first.describe(n_ranks) }.into()),
+            Some(first) => {
+                Err(Ended { code: first.exit_code(), reason: first.describe_with(culprit.as_ref(), n_ranks) }.into())
+            }
             None => Ok(()),
+        }
+    }
+
+    /// Says what the records tell of a failure, or that there are none; gives whom they name.
+    fn tell_flight(&self, first: &RankEnd, ends: &[RankEnd]) -> Option<Culprit> {
+        match flight::told(&self.world.flight_dir, ends) {
+            Ok(told) => {
+                self.voice.say(Stream::Stderr, told.text);
+                told.culprit
+            }
+            Err(error) => {
+                // A rank that refuses its arguments has done nothing that could be written down.
+                if self.keeps_flight && !first.refused() {
+                    self.voice.say(Stream::Stderr, format!("no rank has left a record of what it did last: {error}\n"));
+                }
+                self.forget_flight();
+                None
+            }
+        }
+    }
+
+    fn forget_flight(&self) {
+        if !self.keeps_flight {
+            flight::forget(&self.world.flight_dir);
         }
     }
 

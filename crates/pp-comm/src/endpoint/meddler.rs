@@ -30,6 +30,11 @@ impl Meddler {
         Self { fault, n_sends: 0 }
     }
 
+    /// Whether the send that something is to be done to has not come yet.
+    pub(super) fn is_left(&self) -> bool {
+        self.fault.is_some_and(|(_, send)| send > self.n_sends)
+    }
+
     /// Takes the next send.
     pub(super) fn meddle(&mut self, buffer: Buffer) -> Result<Meddled, BufferError> {
         self.n_sends += 1;

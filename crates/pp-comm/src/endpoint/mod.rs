@@ -109,6 +109,11 @@ impl Endpoint {
         }
     }
 
+    /// Whether a failure was to be rehearsed on this rank, and its place has not come so far.
+    pub fn has_fault_left(&self) -> bool {
+        self.meddler.is_left() || self.recorder.has_trigger_left()
+    }
+
     /// What this rank did last, transfers included.
     pub const fn recorder(&self) -> &Recorder {
         &self.recorder

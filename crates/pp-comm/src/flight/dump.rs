@@ -67,6 +67,7 @@ impl RankRecord {
     /// What the system says; nothing is left then.
     pub fn write(&self, folder: &Path) -> io::Result<PathBuf> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
+        let was_there = folder.exists();
         DirBuilder::new().recursive(true).mode(OWNER_ONLY).create(folder)?;
         let name = Self::file_name(self.rank);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -76,6 +77,10 @@ impl RankRecord {
         if let Err(error) = written {
             // It may never have been made.
             let _ = fs::remove_file(&draft);
+            if !was_there {
+                // Another rank may have put its own there meanwhile, and then it stays.
+                let _ = fs::remove_dir(folder);
+            }
             return Err(error);
         }
         Ok(path)

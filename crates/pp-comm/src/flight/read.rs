@@ -27,6 +27,8 @@ pub struct Records {
     pub ranks: BTreeMap<u32, RankRecord>,
     /// How the processes ended, if whoever started them said so.
     pub ends: Vec<RankEnd>,
+    /// Ranks that have left a record which cannot be used.
+    pub unreadable: BTreeSet<u32>,
     /// Files that could not be used, and why.
     pub problems: Vec<String>,
 }
@@ -92,13 +94,16 @@ impl Records {
     pub fn read(folder: &Path) -> Result<Self, ReadError> {
         let unreadable = |source| ReadError::Folder { folder: folder.to_owned(), source };
         let mut records = Vec::new();
-        let mut problems = Vec::new();
+        let (mut problems, mut unusable) = (Vec::new(), BTreeSet::new());
         for entry in fs::read_dir(folder).map_err(unreadable)? {
             let name = entry.map_err(unreadable)?.file_name();
             let Some(rank) = name.to_str().and_then(rank_of) else { continue };
             match read_record(&folder.join(&name), rank) {
                 Ok(record) => records.push(record),
-                Err(problem) => problems.push(format!("{}: {problem}", name.display())),
+                Err(problem) => {
+                    unusable.insert(rank);
+                    problems.push(format!("{}: {problem}", name.display()));
+                }
             }
         }
         problems.sort();
@@ -114,7 +119,9 @@ impl Records {
             problems.push(format!("{ENDS}: {problem}"));
             Vec::new()
         });
-        Ok(Self { ends, problems, ..Self::new(records) })
+        let known = Self::new(records);
+        unusable.retain(|rank| *rank < known.world && !known.ranks.contains_key(rank));
+        Ok(Self { ends, unreadable: unusable, problems, ..known })
     }
 
     /// Ranks that have left no record.

@@ -99,4 +99,10 @@ pub struct RankEnd {
     pub rank: u32,
     /// The signal that killed it, in words; none when it exited by itself, or was stopped because of another.
     pub killed_by: Option<String>,
+    /// What it exited with, when it ended by itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub code: Option<i32>,
+    /// It had not ended by itself when it was stopped because of another.
+    #[serde(default)]
+    pub stopped: bool,
 }

@@ -181,6 +181,11 @@ impl Recorder {
         let _ = self.0.trigger.set(trigger);
     }
 
+    /// Whether something was to be done to this process at an action, and none was come to.
+    pub(crate) fn has_trigger_left(&self) -> bool {
+        self.0.trigger.get().is_some() && !self.0.is_pulled.load(Ordering::Relaxed)
+    }
+
     fn action(&self) -> Option<u32> {
         self.0.action.load(Ordering::Relaxed).checked_sub(1)
     }

@@ -130,7 +130,7 @@ fn records_of_two_runs_are_refused_with_both_named() {
 fn how_processes_ended_is_noted_beside_the_records() {
     let scratch = Scratch::new();
     record(0, 7).write(&scratch.0).expect("written");
-    let ends = [RankEnd { rank: 2, killed_by: Some("signal 9 (SIGKILL)".to_owned()) }];
+    let ends = [RankEnd { rank: 2, killed_by: Some("signal 9 (SIGKILL)".to_owned()), code: None, stopped: false }];
     write_ends(&scratch.0, &ends).expect("written");
     let explanation = explain(&Records::read(&scratch.0).expect("readable"));
     assert_eq!((explanation.verdict, explanation.rank), (Verdict::Killed, Some(2)), "{explanation}");

@@ -121,6 +121,8 @@ pub struct JoinSpec {
     pub secret: Option<Secret>,
     /// Tells attempts at the same job apart: the host turns away whoever gives another name than it has. May be empty.
     pub run_name: String,
+    /// A hash of whatever else all ranks must have been started alike with, such as arguments and data.
+    pub terms: u128,
 }
 
 /// What a rank has once all have joined.
@@ -171,6 +173,7 @@ pub struct Joined {
 ///         rough: None,
 ///         secret: None,
 ///         run_name: String::new(),
+///         terms: 0,
 ///     };
 ///     let mut member = join(&spec).expect("both join").member;
 ///     let mine = Buffer::i64(&[1], vec![20 + i64::from(rank)]).expect("one element");
@@ -202,7 +205,7 @@ pub fn join(spec: &JoinSpec) -> Result<Joined, RendezvousError> {
     let line = Line { n_ranks, limit, heartbeat: spec.heartbeat, theirs };
     let control = SocketControl::new(stream, line, &alarm, &recorder).map_err(cannot())?;
     let mut control = Control::socket(n_ranks, limit, recorder.clone(), control);
-    compare(&mut control, &channels)?;
+    compare(&mut control, spec.terms, &channels)?;
     let linking = Linking {
         rank,
         n_ranks,

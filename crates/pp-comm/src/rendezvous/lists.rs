@@ -1,5 +1,5 @@
-//! Whether all ranks mean the same channels: found out before any link is made, since a link that one side alone expects
-//! would cost both of them their whole deadline.
+//! Whether all ranks mean the same: were started alike, and expect the same channels. Found out before any link is made,
+//! since a link that one side alone expects would cost both of them their whole deadline.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -11,27 +11,33 @@ use super::protocol::{put_channel, take_channel};
 use crate::control::Control;
 use crate::wire::{Fields, Payload, invalid};
 
-/// Compares this rank's channels with everybody's. Every rank gets the same error.
-pub(super) fn compare(control: &mut Control, channels: &[Channel]) -> Result<(), RendezvousError> {
-    let lists = control.all_gather(&encode(channels))?;
-    let lists: io::Result<Vec<BTreeSet<Channel>>> = lists.iter().map(|list| decode(list)).collect();
-    let lists = lists.map_err(RendezvousError::system("compare the ranks' channels"))?;
-    difference(&lists)
+/// Compares this rank's terms and channels with everybody's. Every rank gets the same error.
+pub(super) fn compare(control: &mut Control, terms: u128, channels: &[Channel]) -> Result<(), RendezvousError> {
+    let lists = control.all_gather(&encode(terms, channels))?;
+    let lists: io::Result<Vec<(u128, BTreeSet<Channel>)>> = lists.iter().map(|list| decode(list)).collect();
+    let lists = lists.map_err(RendezvousError::system("compare what the ranks were started with"))?;
+    let (terms, channels): (Vec<u128>, Vec<BTreeSet<Channel>>) = lists.into_iter().unzip();
+    let other = terms.iter().position(|theirs| theirs != &terms[0]);
+    if let Some(rank) = other {
+        return Err(RendezvousError::Terms { rank: Rank(u32::try_from(rank).unwrap_or(u32::MAX)) });
+    }
+    difference(&channels)
 }
 
-fn encode(channels: &[Channel]) -> Vec<u8> {
-    channels.iter().fold(Payload::default(), |payload, &channel| put_channel(payload, channel)).0
+fn encode(terms: u128, channels: &[Channel]) -> Vec<u8> {
+    channels.iter().fold(Payload::default().u128(terms), |payload, &channel| put_channel(payload, channel)).0
 }
 
-fn decode(list: &[u8]) -> io::Result<BTreeSet<Channel>> {
+fn decode(list: &[u8]) -> io::Result<(u128, BTreeSet<Channel>)> {
     let mut fields = Fields(list);
+    let terms = fields.u128()?;
     let mut channels = BTreeSet::new();
     while !fields.0.is_empty() {
         if !channels.insert(take_channel(&mut fields)?) {
             return Err(invalid("a channel listed twice".to_owned()));
         }
     }
-    Ok(channels)
+    Ok((terms, channels))
 }
 
 /// The first channel, in the global order, that one of its ends alone has in its list.
@@ -82,13 +88,13 @@ mod tests {
     #[test]
     fn any_bytes_are_a_list_or_an_error() {
         let list = [channel(0, 1, 0), channel(1, 0, 7)];
-        assert_eq!(decode(&encode(&list)).expect("encoded here"), BTreeSet::from(list));
-        assert!(decode(&encode(&[list[0]; 2])).is_err(), "twice the same");
+        assert_eq!(decode(&encode(1 << 90, &list)).expect("encoded here"), (1 << 90, BTreeSet::from(list)));
+        assert!(decode(&encode(0, &[list[0]; 2])).is_err(), "twice the same");
         let mut random = Random(0x5eed);
         for _ in 0..20_000 {
-            if let Ok(channels) = decode(&random.mutate(&[encode(&list)])) {
+            if let Ok((terms, channels)) = decode(&random.mutate(&[encode(7, &list)])) {
                 let again: Vec<Channel> = channels.iter().copied().collect();
-                assert_eq!(decode(&encode(&again)).ok(), Some(channels));
+                assert_eq!(decode(&encode(terms, &again)).ok(), Some((terms, channels)));
             }
         }
     }

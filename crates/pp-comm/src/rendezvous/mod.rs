@@ -123,6 +123,12 @@ pub enum RendezvousError {
         /// What happened instead.
         reason: String,
     },
+    /// A rank was started otherwise than rank 0.
+    #[error("rank {rank} was started with other arguments or other data than rank 0; start every rank with the same")]
+    Terms {
+        /// The rank.
+        rank: Rank,
+    },
     /// A channel that only one of its two ranks has in its list. Every rank is told.
     #[error(
         "rank {lists} lists the {channel}, but rank {lacks} does not; the ranks at both ends of a channel must list it"

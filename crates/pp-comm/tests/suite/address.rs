@@ -114,6 +114,7 @@ fn a_rank_finds_a_host_behind_an_address_left_over() {
             heartbeat: HEARTBEAT,
             transports: Transports::Socket,
             rough: None,
+            terms: 0,
             secret: None,
             run_name: String::new(),
         };
@@ -161,6 +162,7 @@ fn a_rank_waits_for_nobody_silent_once_the_file_names_another() {
         heartbeat: HEARTBEAT,
         transports: Transports::Socket,
         rough: None,
+        terms: 0,
         secret: None,
         run_name: String::new(),
     };
@@ -191,6 +193,7 @@ fn a_file_that_never_comes_is_an_error_in_time() {
         heartbeat: HEARTBEAT,
         transports: Transports::Socket,
         rough: None,
+        terms: 0,
         secret: None,
         run_name: String::new(),
     };

@@ -38,6 +38,7 @@ fn spec(host: SocketAddr, rank: u32, n_ranks: u32, secret: Option<Secret>) -> Jo
         heartbeat: HEARTBEAT,
         transports: Transports::Auto,
         rough: None,
+        terms: 0,
         secret,
         run_name: String::new(),
     }

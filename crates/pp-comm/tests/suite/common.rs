@@ -122,6 +122,7 @@ pub(crate) fn join_each<R: Send>(
             heartbeat: HEARTBEAT,
             transports,
             rough,
+            terms: 0,
             secret: None,
             run_name: String::new(),
         };

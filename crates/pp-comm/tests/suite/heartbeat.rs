@@ -35,6 +35,7 @@ fn member(address: SocketAddr, rank: u32, n_ranks: u32) -> Member {
         heartbeat: HEARTBEAT,
         transports: Transports::Auto,
         rough: None,
+        terms: 0,
         secret: None,
         run_name: String::new(),
     };

@@ -33,6 +33,7 @@ fn spec(host: SocketAddr, rank: u32, n_ranks: u32, channels: &[Channel]) -> Join
         heartbeat: HEARTBEAT,
         transports: Transports::Auto,
         rough: None,
+        terms: 0,
         secret: secret(),
         run_name: String::new(),
     }

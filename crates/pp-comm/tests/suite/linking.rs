@@ -53,6 +53,7 @@ fn meet_one_that(freezes: Freezes) {
         heartbeat: HEARTBEAT,
         transports: Transports::Auto,
         rough: None,
+        terms: 0,
         secret: None,
         run_name: String::new(),
     };

@@ -82,6 +82,7 @@ fn member(address: SocketAddr, rank: u32) -> Member {
         heartbeat: PATIENCE,
         transports: Transports::Auto,
         rough: None,
+        terms: 0,
         secret: None,
         run_name: String::new(),
     };

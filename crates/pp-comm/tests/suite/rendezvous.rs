@@ -36,6 +36,7 @@ fn spec(host: SocketAddr, rank: u32, n_ranks: u32) -> JoinSpec {
         heartbeat: HEARTBEAT,
         transports: Transports::Socket,
         rough: None,
+        terms: 0,
         secret: None,
         run_name: String::new(),
     }

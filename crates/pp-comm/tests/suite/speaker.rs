@@ -178,9 +178,10 @@ impl Speaker {
         self.0.write_all(&frame_of(kind, round, payload))
     }
 
-    /// What a rank gives to the first two collectives of a run: the channels it has an end of, and a barrier.
+    /// What a rank gives to the first two collectives of a run: its terms (0) and the channels it has an end of, and a barrier.
     pub(crate) fn start_with(&mut self, channels: &[Channel]) -> io::Result<()> {
-        let mut list: Vec<u8> = channels.iter().flat_map(|&channel| words_of(channel)).collect();
+        let mut list = vec![0; 16];
+        list.extend(channels.iter().flat_map(|&channel| words_of(channel)));
         // The values are bytes.
         list.push(0);
         self.say_in(0, ALL_GATHER, &list)?;

@@ -2,15 +2,15 @@
 
 use std::collections::BTreeSet;
 
-use super::view::{End, Fate, View, end_of, wait_of};
+use super::view::{End, Fate, Silence, View, end_of, wait_of};
 use crate::flight::parts::SubjectPart;
 use crate::flight::record::EventRecord;
 
 /// Where a chain of waits ends. In the order in which they are to be believed: each may bring about those after it.
 #[derive(Clone, Debug)]
 pub(super) enum Origin<'a> {
-    /// A rank without a record.
-    NoRecord { rank: u32 },
+    /// A rank without a record, which did not end by itself.
+    StoodStill { rank: u32 },
     /// A message that was sent and did not arrive.
     Lost { receive: End, sent: &'a EventRecord, is_complete: bool },
     /// A transfer that the other side has passed by.
@@ -21,6 +21,8 @@ pub(super) enum Origin<'a> {
     HeldUp { send: End },
     /// Ranks that wait for each other.
     Circle { ranks: Vec<u32> },
+    /// A rank of which the records do not say what it was at.
+    Unheard { rank: u32 },
     /// A rank that waits for nobody.
     Busy { rank: u32 },
     /// The records do not say for whom the last one waits.
@@ -30,14 +32,16 @@ pub(super) enum Origin<'a> {
 impl Origin<'_> {
     pub(super) const fn order(&self) -> u8 {
         match self {
-            Self::NoRecord { .. } => 0,
+            Self::StoodStill { .. } => 0,
             Self::Lost { .. } => 1,
             Self::Skipped { .. } => 2,
             Self::Circle { .. } => 3,
             Self::HeldUp { .. } => 4,
-            Self::Busy { .. } => 5,
-            Self::Forgotten { .. } => 6,
-            Self::Unclear => 7,
+            // It may have held up one that only seems busy.
+            Self::Unheard { .. } => 5,
+            Self::Busy { .. } => 6,
+            Self::Forgotten { .. } => 7,
+            Self::Unclear => 8,
         }
     }
 }
@@ -86,8 +90,10 @@ impl<'a> Walk<'a> {
 }
 
 fn next(view: View<'_>, rank: u32) -> Next<'_> {
-    let Some(record) = view.record(rank) else { return Next::End(Origin::NoRecord { rank }) };
-    let Some(wait) = wait_of(record) else { return Next::End(Origin::Busy { rank }) };
+    let Some(record) = view.record(rank) else { return Next::End(silent(view, rank)) };
+    let Some(wait) = wait_of(record) else {
+        return Next::End(if view.is_stand_in(rank) { Origin::Unheard { rank } } else { Origin::Busy { rank } });
+    };
     if let Some(waits) = end_of(wait) {
         return of_transfer(view, waits);
     }
@@ -98,11 +104,17 @@ fn next(view: View<'_>, rank: u32) -> Next<'_> {
     })
 }
 
+fn silent<'a>(view: View<'_>, rank: u32) -> Origin<'a> {
+    match view.silence(rank) {
+        Silence::StoodStill => Origin::StoodStill { rank },
+        Silence::NoRecord | Silence::Unknown => Origin::Unheard { rank },
+    }
+}
+
 fn of_transfer(view: View<'_>, waits: End) -> Next<'_> {
     use crate::flight::parts::RoleName::{Receive, Send};
     let other = waits.other();
     Next::End(match (waits.role, view.fate(other)) {
-        (_, Fate::NoRecord) => Origin::NoRecord { rank: other.rank() },
         (Receive, Fate::Done(sent)) => Origin::Lost { receive: waits, sent, is_complete: true },
         (Receive, Fate::Posted(sent)) => {
             // Whoever waits for it to leave feels that it is held up; a lost one nobody feels.
@@ -116,6 +128,6 @@ fn of_transfer(view: View<'_>, waits: End) -> Next<'_> {
         (Send, Fate::Done(_) | Fate::Posted(_)) => Origin::HeldUp { send: waits },
         (_, Fate::Skipped) => Origin::Skipped { waits },
         (_, Fate::Forgotten) => Origin::Forgotten { waits },
-        (_, Fate::NotYet) => return Next::Rank(other.rank()),
+        (_, Fate::NoRecord | Fate::NotYet) => return Next::Rank(other.rank()),
     })
 }

@@ -4,7 +4,10 @@
 //! followed from rank to rank to where they come from. What the records do not tell is said to be unknown.
 
 mod follow;
+mod hearsay;
 mod message;
+#[cfg(test)]
+mod tests;
 mod text;
 mod view;
 
@@ -14,10 +17,8 @@ use super::cause::Cause;
 use super::read::Records;
 use super::record::RankRecord;
 use follow::{Origin, follow};
-use view::{View, at_action, at_text, end_of, wait_of};
-
-/// What heartbeats say of a rank that has not given any for too long.
-const NO_HEARTBEAT: &str = "no heartbeat";
+use hearsay::{Word, word};
+use view::{Silence, View, at_action, at_text, end_of, wait_of};
 
 /// What it was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -28,7 +29,7 @@ pub enum Verdict {
     Killed,
     /// A rank's process stood still.
     Frozen,
-    /// A rank left no record and did not answer: killed or frozen.
+    /// A rank left no record and did not end by itself: it stood still.
     Gone,
     /// A rank failed by itself: a computation, a panic, a file.
     Failed,
@@ -88,8 +89,10 @@ pub struct Explanation {
     pub evidence: Vec<String>,
     /// What each rank was at that has left a record.
     pub ranks: Vec<Blocked>,
-    /// Ranks without a record.
+    /// Ranks without a record that can be read.
     pub missing: Vec<u32>,
+    /// Those of them that have left one all the same.
+    pub unreadable: Vec<u32>,
     /// Files that could not be used, and why.
     pub problems: Vec<String>,
 }
@@ -123,12 +126,16 @@ impl Finding {
 
 /// Finds what went wrong.
 pub fn explain(records: &Records) -> Explanation {
-    let view = View(records);
-    let found = killed(view)
+    let stand_ins = hearsay::stand_ins(records);
+    let view = View { records, stand_ins: &stand_ins };
+    let mut found = killed(view)
         .or_else(|| first_hand(view))
-        .or_else(|| lost_without_record(view))
+        .or_else(|| lost_without_word(view))
         .or_else(|| by_waits(view))
         .unwrap_or_else(|| unknown(view));
+    found.evidence.extend(stand_ins.values().map(|told| {
+        format!("rank {} told the others of its failure, without which nothing is known of it: {}", told.rank, told.why)
+    }));
     let ranks = records.ranks.values().map(|record| {
         let wait = wait_of(record);
         let at = wait.or(record.within.last());
@@ -150,6 +157,7 @@ pub fn explain(records: &Records) -> Explanation {
         evidence,
         ranks: ranks.collect(),
         missing: records.missing().collect(),
+        unreadable: records.unreadable.iter().copied().collect(),
         problems: records.problems.clone(),
     }
 }
@@ -157,7 +165,7 @@ pub fn explain(records: &Records) -> Explanation {
 /// A rank that whoever started it saw killed: nothing comes before that.
 fn killed(view: View<'_>) -> Option<Finding> {
     let killed: Vec<(u32, &String)> =
-        view.0.ends.iter().filter_map(|end| Some((end.rank, end.killed_by.as_ref()?))).collect();
+        view.records.ends.iter().filter_map(|end| Some((end.rank, end.killed_by.as_ref()?))).collect();
     // Of several, the one that the others have lost.
     let lost = lost_ranks(view);
     let most_lost = |(rank, _): &&(u32, &String)| lost.iter().filter(|(lost, _)| lost == rank).count();
@@ -167,7 +175,7 @@ fn killed(view: View<'_>) -> Option<Finding> {
 
 /// The earliest failure that is a rank's own, or that of a message it got.
 fn first_hand(view: View<'_>) -> Option<Finding> {
-    let own = view.0.ranks.values().filter(|record| record.cause.is_first_hand());
+    let own = view.all().filter(|record| record.cause.is_first_hand());
     let first = own.min_by_key(|record| record.at.unix_us)?;
     Some(message::fault(view, first).unwrap_or_else(|| {
         let at = first.within.last();
@@ -179,20 +187,24 @@ fn first_hand(view: View<'_>) -> Option<Finding> {
 
 /// Ranks that others have lost, each with how that showed.
 fn lost_ranks(view: View<'_>) -> Vec<(u32, &str)> {
-    let lost = view.0.ranks.values().filter_map(|record| match &record.cause {
+    let lost = view.records.ranks.values().filter_map(|record| match &record.cause {
         Cause::Lost { rank, reason } => Some((*rank, reason.as_str())),
         _ => None,
     });
     lost.collect()
 }
 
-/// The rank that was lost, if it stood still or has left no record to say more.
-fn lost_without_record(view: View<'_>) -> Option<Finding> {
+/// The rank that was lost, if it stood still or has left no record and no word to say more.
+fn lost_without_word(view: View<'_>) -> Option<Finding> {
     let lost = lost_ranks(view);
-    if let Some((rank, reason)) = lost.iter().find(|(_, reason)| reason.contains(NO_HEARTBEAT)) {
+    let is = |reason: &str, expected| word(reason, view.records) == expected;
+    if let Some((rank, reason)) = lost.iter().find(|(_, reason)| is(reason, Word::Frozen)) {
         return Some(without_record(view, Verdict::Frozen, *rank, format!("rank {rank} froze: {reason}")));
     }
-    let is_silent = |(rank, _): &&(u32, &str)| view.record(*rank).is_none();
+    // A process that is seen to end by itself, or that has written a record, is none that was killed.
+    let is_silent = |(rank, reason): &&(u32, &str)| {
+        view.record(*rank).is_none() && is(reason, Word::Cut) && view.silence(*rank) == Silence::Unknown
+    };
     let n_named = |&&(rank, _): &&(u32, &str)| lost.iter().filter(|(other, _)| *other == rank).count();
     let (rank, reason) = lost.iter().rev().filter(is_silent).max_by_key(n_named)?;
     let said = format!("rank {rank} ended without a word, as one does that is killed: {reason}");
@@ -202,11 +214,12 @@ fn lost_without_record(view: View<'_>) -> Option<Finding> {
 /// A finding about a rank that says nothing itself: what others know of it.
 fn without_record(view: View<'_>, verdict: Verdict, rank: u32, summary: String) -> Finding {
     let mut evidence = view.last_known(rank);
-    let waiting = view.0.ranks.values().filter(|record| record.rank != rank).filter_map(|record| {
+    let others = view.records.ranks.values().filter(|record| record.rank != rank);
+    let waiting = others.filter_map(|record| {
         let wait = wait_of(record)?;
         let waits_for_it = wait.peer == Some(rank)
             || (end_of(wait).is_none()
-                && matches!(follow(view, record.rank), Origin::NoRecord { rank: of } if of == rank));
+                && matches!(follow(view, record.rank), Origin::StoodStill { rank: of } | Origin::Unheard { rank: of } if of == rank));
         waits_for_it.then(|| format!("rank {} {}", record.rank, at_text(record)))
     });
     evidence.extend(waiting);
@@ -215,7 +228,7 @@ fn without_record(view: View<'_>, verdict: Verdict, rank: u32, summary: String) 
 
 /// Where all only waited: where the waiting comes from.
 fn by_waits(view: View<'_>) -> Option<Finding> {
-    let records = || view.0.ranks.values();
+    let records = || view.all();
     let has_waited_in_vain = |record: &&RankRecord| {
         matches!(record.cause, Cause::TransferDeadline { .. } | Cause::CollectiveDeadline { .. })
     };
@@ -227,12 +240,13 @@ fn by_waits(view: View<'_>) -> Option<Finding> {
     }
     let origin = starts.iter().map(|&rank| follow(view, rank)).min_by_key(Origin::order)?;
     match origin {
-        Origin::NoRecord { rank } => {
-            let said = format!("rank {rank} left no record: it was killed, or stood still");
+        Origin::StoodStill { rank } => {
+            let said = format!("rank {rank} stood still: it left no record, and did not end by itself");
             Some(without_record(view, Verdict::Gone, rank, said))
         }
         Origin::Busy { rank } => slow(view, rank),
         Origin::Circle { ranks } => Some(circle(view, &ranks)),
+        Origin::Unheard { rank } => Some(unheard(view, rank)),
         Origin::Unclear => None,
         origin => message::of_origin(view, &origin),
     }
@@ -241,7 +255,7 @@ fn by_waits(view: View<'_>) -> Option<Finding> {
 /// A rank that the others wait for, and that waits for nobody.
 fn slow(view: View<'_>, rank: u32) -> Option<Finding> {
     let record = view.record(rank)?;
-    let waiting = view.0.ranks.values().filter(|other| other.rank != rank && wait_of(other).is_some());
+    let waiting = view.records.ranks.values().filter(|other| other.rank != rank && wait_of(other).is_some());
     let evidence: Vec<String> = waiting.map(|other| format!("rank {} {}", other.rank, at_text(other))).collect();
     if evidence.is_empty() {
         return None;
@@ -269,8 +283,33 @@ fn circle(view: View<'_>, ranks: &[u32]) -> Finding {
     }
 }
 
+/// All waited, in the end, for a rank of which nothing is known.
+fn unheard(view: View<'_>, rank: u32) -> Finding {
+    let said =
+        format!("the others waited for rank {rank}, and {}: the records do not tell why", silence_text(view, rank));
+    Finding { rank: None, ..without_record(view, Verdict::Unknown, rank, said) }
+}
+
+/// Why nothing is known of a rank, as far as that is known.
+fn silence_text(view: View<'_>, rank: u32) -> String {
+    let code = view.records.ends.iter().find(|end| end.rank == rank).and_then(|end| end.code);
+    match (view.records.unreadable.contains(&rank), code) {
+        (true, _) => "its record cannot be read".to_owned(),
+        (false, Some(code)) => format!("its record is missing, though it ended by itself with exit code {code}"),
+        (false, None) if view.silence(rank) == Silence::NoRecord => {
+            "its record is missing, though it was not killed".to_owned()
+        }
+        (false, None) => "its record is missing: it was killed, stood still, or its record is elsewhere".to_owned(),
+    }
+}
+
 fn unknown(view: View<'_>) -> Finding {
-    let evidence = view.0.ranks.values().map(|record| format!("rank {} wrote: {}", record.rank, record.why)).collect();
-    let summary = "the records do not tell what went wrong".to_owned();
+    let missing = view.records.missing().find(|&rank| view.record(rank).is_none());
+    let evidence =
+        view.records.ranks.values().map(|record| format!("rank {} wrote: {}", record.rank, record.why)).collect();
+    let summary = missing.map_or_else(
+        || "the records do not tell what went wrong".to_owned(),
+        |rank| format!("the records do not tell what went wrong; of rank {rank}, {}", silence_text(view, rank)),
+    );
     Finding { verdict: Verdict::Unknown, rank: None, step: None, action: None, summary, evidence }
 }

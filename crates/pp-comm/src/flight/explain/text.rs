@@ -18,7 +18,8 @@ impl fmt::Display for Explanation {
             write!(f, "\n  rank {} {}", blocked.rank, blocked.text)?;
         }
         for rank in self.missing.iter().take(MOST_LISTED) {
-            write!(f, "\n  rank {rank} left no record")?;
+            let why = if self.unreadable.contains(rank) { "a record that cannot be read" } else { "no record" };
+            write!(f, "\n  rank {rank} left {why}")?;
         }
         let listed = |len: usize| len.saturating_sub(MOST_LISTED);
         let rest = listed(self.ranks.len()) + listed(self.missing.len());

@@ -1,5 +1,7 @@
 //! Questions that the ranks' records answer: what became of a transfer, what a rank was at, what was last known of it.
 
+use std::collections::BTreeMap;
+
 use crate::flight::parts::{ChannelPart, LabelPart, RoleName, StateName, SubjectPart};
 use crate::flight::read::Records;
 use crate::flight::record::{EventRecord, RankRecord};
@@ -54,16 +56,51 @@ pub(super) enum Fate<'a> {
 
 /// The records, as they are asked.
 #[derive(Clone, Copy)]
-pub(super) struct View<'a>(pub(super) &'a Records);
+pub(super) struct View<'a> {
+    pub(super) records: &'a Records,
+    /// In the place of records that are missing, by what the others were told.
+    pub(super) stand_ins: &'a BTreeMap<u32, RankRecord>,
+}
+
+/// What is known of a rank that has left no record that can be read, and of which others were told nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Silence {
+    /// It did not end by itself, and whoever started it had to stop it.
+    StoodStill,
+    /// It ended by itself, or has written a record; that is missing or cannot be read.
+    NoRecord,
+    /// Nothing.
+    Unknown,
+}
 
 impl<'a> View<'a> {
     pub(super) fn record(self, rank: u32) -> Option<&'a RankRecord> {
-        self.0.ranks.get(&rank)
+        self.records.ranks.get(&rank).or_else(|| self.stand_ins.get(&rank))
+    }
+
+    /// All records, stand-ins last.
+    pub(super) fn all(self) -> impl Iterator<Item = &'a RankRecord> {
+        self.records.ranks.values().chain(self.stand_ins.values())
+    }
+
+    pub(super) fn is_stand_in(self, rank: u32) -> bool {
+        self.stand_ins.contains_key(&rank)
+    }
+
+    pub(super) fn silence(self, rank: u32) -> Silence {
+        if self.records.unreadable.contains(&rank) {
+            return Silence::NoRecord;
+        }
+        match self.records.ends.iter().find(|end| end.rank == rank) {
+            Some(end) if end.stopped => Silence::StoodStill,
+            Some(end) if end.killed_by.is_none() => Silence::NoRecord,
+            _ => Silence::Unknown,
+        }
     }
 
     /// What the rank at an end of a message's way has of it.
     pub(super) fn fate(self, end: End) -> Fate<'a> {
-        let Some(record) = self.record(end.rank()) else { return Fate::NoRecord };
+        let Some(record) = self.records.ranks.get(&end.rank()) else { return Fate::NoRecord };
         let events = || record.events.iter().rev().filter(|event| end.is(&event.subject));
         if let Some(done) = events().find(|event| event.state == StateName::Done) {
             return Fate::Done(done);
@@ -94,7 +131,7 @@ impl<'a> View<'a> {
     pub(super) fn absent(self, round: u64) -> Vec<u32> {
         let is_at = |event: &EventRecord| matches!(event.subject, SubjectPart::Collective { group: None, round: at, .. } if at >= round);
         let is_there = |rank: &u32| self.record(*rank).is_some_and(|record| record.events.iter().any(is_at));
-        (0..self.0.world).filter(|rank| !is_there(rank)).collect()
+        (0..self.records.world).filter(|rank| !is_there(rank)).collect()
     }
 
     /// The ranks that a collective of a group waits for, as far as the records tell who is in the group.
@@ -104,13 +141,13 @@ impl<'a> View<'a> {
             _ => None,
         };
         let latest = |record: &RankRecord| record.events.iter().filter_map(number).max();
-        let ranks = self.0.ranks.iter();
+        let ranks = self.records.ranks.iter();
         ranks.filter(|(_, record)| latest(record).is_some_and(|at| at < round)).map(|(&rank, _)| rank).collect()
     }
 
     /// What others know last of a rank: what it reported, and what they got from it.
     pub(super) fn last_known(self, rank: u32) -> Vec<String> {
-        let records = || self.0.ranks.values();
+        let records = || self.records.ranks.values();
         let heard = records().flat_map(|record| {
             let of_rank = record.heard.iter().filter(move |heard| heard.rank == rank);
             of_rank.map(move |heard| (record.at.unix_us as f64 / 1e6 - heard.seconds_before, heard, record))
