@@ -43,6 +43,12 @@ fn rehearse(schedule: &str, fault: &str, further: &str) -> (Value, Finished) {
     let value: Value = serde_json::from_str(&explained.stdout.join("\n")).expect("JSON");
     let summary = value["summary"].as_str().expect("a sentence");
     assert!(finished.stderr.iter().any(|line| line == summary), "{schedule}, {fault}: {summary}\n{finished}");
+    // And its last line names the same rank.
+    let (last, rank) = (finished.last_word(), &value["rank"]);
+    let is_named = last.contains(summary)
+        || last.contains(&format!("rank {rank} was killed"))
+        || last.contains(&format!("rank {rank} froze"));
+    assert!(is_named, "{schedule}, {fault}: {summary}\n{finished}");
     (value, finished)
 }
 
@@ -146,6 +152,29 @@ fn faults_that_cannot_be_are_refused() {
         let finished = Job::launch(&line.split_whitespace().collect::<Vec<_>>()).wait(LONG);
         assert_eq!(finished.code, Some(2), "{finished}");
         assert!(finished.last_word().contains("--inject-fault") && finished.last_word().contains(said), "{finished}");
+    }
+}
+
+#[test]
+fn a_fault_that_never_comes_is_said_at_the_end() {
+    for fault in ["drop:rank=1,send=100000", "kill:rank=1,step=99,action=1"] {
+        let line = format!("--pp=2 {TINY} --train-iters=1 --inject-fault={fault}");
+        let finished = Job::launch(&line.split_whitespace().collect::<Vec<_>>()).wait(LONG).expect_success();
+        let said = format!("rehearsal: --inject-fault {fault} did not come");
+        assert!(finished.stdout.iter().any(|line| line.contains(&said)), "{finished}");
+    }
+}
+
+#[test]
+fn a_folder_that_cannot_be_written_to_is_refused_before_anything_starts() {
+    let scratch = Scratch::new();
+    let file = scratch.file("taken");
+    std::fs::write(&file, "").expect("it is ours");
+    for folder in ["/proc/flight", &file] {
+        let line = format!("--pp=2 {TINY} --flight-dir={folder}");
+        let finished = Job::launch(&line.split_whitespace().collect::<Vec<_>>()).wait(LONG);
+        assert_eq!(finished.code, Some(2), "{finished}");
+        assert!(finished.last_word().contains(&format!("--flight-dir {folder} cannot be written to")), "{finished}");
     }
 }
 

@@ -103,7 +103,11 @@ fn wrong_message(view: View<'_>, channel: ChannelPart, expected: LabelPart, foun
         Fate::Posted(event) | Fate::Done(event) => event.action,
         _ => None,
     };
-    if view.n_done(end(RoleName::Receive, found)) > 0 {
+    // Messages arrive in the order in which they are sent: what was sent before the expected one has been here already.
+    let was_before = view.is_stand_in(to)
+        && matches!((view.place(end(RoleName::Send, found)), view.place(end(RoleName::Send, expected))),
+            (Some(found), Some(expected)) if found < expected);
+    if was_before || view.n_done(end(RoleName::Receive, found)) > 0 {
         let said = format!(
             "{found} arrived twice at rank {to}: rank {from} sent it{} and {place}",
             at_action(action_of(found))

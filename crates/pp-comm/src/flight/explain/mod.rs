@@ -255,7 +255,7 @@ fn by_waits(view: View<'_>) -> Option<Finding> {
 /// A rank that the others wait for, and that waits for nobody.
 fn slow(view: View<'_>, rank: u32) -> Option<Finding> {
     let record = view.record(rank)?;
-    let waiting = view.records.ranks.values().filter(|other| other.rank != rank && wait_of(other).is_some());
+    let waiting = view.all().filter(|other| other.rank != rank && wait_of(other).is_some());
     let evidence: Vec<String> = waiting.map(|other| format!("rank {} {}", other.rank, at_text(other))).collect();
     if evidence.is_empty() {
         return None;

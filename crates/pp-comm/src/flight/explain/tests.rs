@@ -54,13 +54,23 @@ fn the_sender_is_named_by_what_the_victim_told_it() {
         found: boundary(&[4, 15]),
     };
     let skipped = CommError::WrongMessage { channel: CHANNEL, expected: label(4), found: label(5) };
-    for (error, verdict) in [(shape, Verdict::WrongShape), (skipped, Verdict::Lost), (late(), Verdict::Lost)] {
+    let twice = CommError::WrongMessage { channel: CHANNEL, expected: label(5), found: label(4) };
+    let cases =
+        [(shape, Verdict::WrongShape), (skipped, Verdict::Lost), (twice, Verdict::Duplicated), (late(), Verdict::Lost)];
+    for (error, verdict) in cases {
         let found = without_rank_0(&error, &[4, 5]);
         assert_eq!((found.verdict, found.rank, found.action), (verdict, Some(1), Some(5)), "{found}");
         let text = found.to_string();
         assert!(text.contains("rank 0 left no record") && text.contains("rank 0 told the others"), "{text}");
         assert!(!text.contains("killed"), "{text}");
     }
+}
+
+#[test]
+fn a_slow_rank_is_named_by_what_was_told_of_the_one_that_waited() {
+    let found = without_rank_0(&late(), &[3]);
+    assert_eq!((found.verdict, found.rank), (Verdict::Slow, Some(1)), "{found}");
+    assert!(found.evidence.iter().any(|line| line.starts_with("rank 0 was blocked 3.00 s on the receive")), "{found}");
 }
 
 /// Rank 0 waited for rank 1, of which there is no record.

@@ -121,6 +121,11 @@ impl<'a> View<'a> {
         if is_over || steps().any(|at| at > step) { Fate::Skipped } else { Fate::NotYet }
     }
 
+    /// Where among its rank's events an end of a message's way first stands.
+    pub(super) fn place(self, end: End) -> Option<usize> {
+        self.record(end.rank())?.events.iter().position(|event| end.is(&event.subject))
+    }
+
     /// How often an end of a message's way is complete.
     pub(super) fn n_done(self, end: End) -> usize {
         let events = self.record(end.rank()).map_or(&[][..], |record| &record.events);
