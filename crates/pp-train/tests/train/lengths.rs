@@ -102,23 +102,6 @@ fn processes_train_alike_over_every_transport() {
     }
 }
 
-/// Ranks that were given other lengths do not start.
-#[test]
-fn other_lengths_are_another_run() {
-    let scratch = Scratch::new("other-lengths");
-    let meeting = scratch.file("meeting");
-    let ranks = ["5,7", "7,5"].into_iter().enumerate().map(|(rank, lengths)| {
-        start(&mut trainer(&format!(
-            "{} --variable-seq-lengths {lengths} --pp 2 --world-size 2 --rank {rank} --timeout 30 --rendezvous-file {}",
-            process::TINY,
-            meeting.display()
-        )))
-    });
-    for ended in ranks.collect::<Vec<_>>().into_iter().map(process::Running::wait) {
-        ended.failed(2, &["rank 1 was started with other arguments"]);
-    }
-}
-
 /// Shapes go before the step's first message: without them, that one is not taken for what it is not.
 #[test]
 fn shapes_come_before_the_first_message_of_a_step() {

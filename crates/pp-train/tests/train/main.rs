@@ -13,5 +13,6 @@ mod policies;
 mod process;
 mod runs;
 mod schedules;
+mod terms;
 mod traces;
 mod worlds;
