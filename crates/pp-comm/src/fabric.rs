@@ -10,7 +10,8 @@ use std::sync::Arc;
 use pp_schedule::{Channel, Rank};
 
 use crate::board::Board;
-use crate::error::{Collective, CommError, Loss};
+use crate::collective::Collective;
+use crate::error::{CommError, Loss};
 use crate::message::{Buffer, Label};
 use crate::round::Round;
 

@@ -76,6 +76,7 @@ struct Readme;
 
 mod alarm;
 mod board;
+mod collective;
 pub mod collectives;
 pub mod contract;
 mod control;
@@ -107,8 +108,9 @@ pub mod fuzzing {
     pub use crate::wire::fuzz as frame;
 }
 
+pub use collective::{Collective, Elements};
 pub use endpoint::{Endpoint, Fault, FaultError, RecvTicket, RoughLinks, SendTicket, Transports};
-pub use error::{Collective, CommError, Elements, Operation};
+pub use error::{CommError, Operation};
 
 pub use executor::{
     Boundaries, Did, ExecError, ExecFault, Recording, Span, StageCompute, StepReport, StepSpec, Task, agree, execute,

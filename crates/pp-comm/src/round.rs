@@ -2,7 +2,7 @@
 
 use pp_schedule::Rank;
 
-use crate::error::Collective;
+use crate::collective::Collective;
 
 /// The state of one collective.
 #[derive(Debug)]

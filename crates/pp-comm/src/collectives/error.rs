@@ -2,7 +2,8 @@
 
 use pp_schedule::Rank;
 
-use crate::error::{Collective, CommError};
+use crate::collective::Collective;
+use crate::error::CommError;
 use crate::message::{Boundary, BufferError};
 
 /// Why a collective did not do its work.

@@ -1,7 +1,8 @@
 //! One collective of a group among others: where its messages go and what they are called.
 
+use crate::collective::Collective;
 use crate::endpoint::Endpoint;
-use crate::error::{Collective, CommError};
+use crate::error::CommError;
 use crate::flight::{State, Subject};
 use crate::group::{Group, Lane};
 use crate::message::{Boundary, Buffer, Label};

@@ -173,7 +173,7 @@ pub fn fuzz(bytes: &[u8]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::Collective;
+    use crate::collective::Collective;
     use crate::flight::Subject;
     use crate::wire::random::Random;
 

@@ -7,8 +7,9 @@ use pp_schedule::Rank;
 
 use super::heard::{Reports, Watch};
 use crate::board::Board;
+use crate::collective::Collective;
 use crate::deadline::Deadline;
-use crate::error::{Collective, CommError, Loss};
+use crate::error::{CommError, Loss};
 use crate::fabric::{Attachment, Fabric, Side};
 use crate::flight::Recorder;
 

@@ -14,7 +14,8 @@ use std::time::Duration;
 
 use pp_schedule::Rank;
 
-use crate::error::{Collective, CommError, Elements};
+use crate::collective::{Collective, Elements};
+use crate::error::CommError;
 use crate::flight::{Recorder, State, Subject};
 
 pub use crate::wire::MAX_COLLECTIVE_BYTES;

@@ -2,7 +2,8 @@
 
 use pp_schedule::Rank;
 
-use crate::error::{CommError, Elements};
+use crate::collective::Elements;
+use crate::error::CommError;
 
 /// Values with their type.
 pub(super) fn with_type(elements: Elements, part: &[u8]) -> Vec<u8> {

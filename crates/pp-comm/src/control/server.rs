@@ -17,8 +17,9 @@ use super::blame::Inquest;
 use super::ear::{Ear, ending, interval};
 use super::heard::{MAX_ROWS, Reports};
 use super::outbox::{Letter, deliver};
+use crate::collective::Collective;
 use crate::deadline::Deadline;
-use crate::error::{Collective, Loss};
+use crate::error::Loss;
 use crate::round::Round;
 use crate::wire::{Fields, Frame, Kind, Payload, encode_frame, invalid, read_frame};
 

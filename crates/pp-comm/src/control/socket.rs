@@ -17,8 +17,9 @@ use super::outbox::{Letter, deliver};
 use super::server::Abort;
 use crate::alarm::Alarm;
 use crate::board::Board;
+use crate::collective::Collective;
 use crate::deadline::Deadline;
-use crate::error::{Collective, CommError, Loss};
+use crate::error::{CommError, Loss};
 use crate::flight::Recorder;
 use crate::wire::{Fields, Frame, Kind, encode_frame, invalid, read_frame};
 

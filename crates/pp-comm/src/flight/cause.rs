@@ -5,7 +5,8 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::parts::{ChannelPart, LabelPart, SubjectPart};
-use crate::error::{Collective, CommError};
+use crate::collective::Collective;
+use crate::error::CommError;
 use crate::message::Boundary;
 
 /// Element type and shape of a message.

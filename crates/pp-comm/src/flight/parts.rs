@@ -6,7 +6,8 @@ use pp_schedule::{Carries, Channel, Direction, Message, Microbatch, Rank, Role, 
 use serde::{Deserialize, Serialize};
 
 use super::recorder::{State, Subject};
-use crate::error::{Collective, Operation};
+use crate::collective::Collective;
+use crate::error::Operation;
 use crate::message::{Envelope, Label};
 
 /// The side of a transfer.

@@ -9,7 +9,8 @@ use std::time::Instant;
 use pp_schedule::{Rank, Work};
 
 use super::trigger::Trigger;
-use crate::error::{Collective, Operation};
+use crate::collective::Collective;
+use crate::error::Operation;
 
 /// The most events that are kept; earlier ones are forgotten.
 pub(crate) const CAPACITY: usize = 1024;

@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use pp_schedule::{Carries, Channel, Direction, Message, Microbatch, Rank, Role, Stage};
 
 use super::*;
-use crate::error::{Collective, Operation};
+use crate::collective::Collective;
+use crate::error::Operation;
 use crate::message::{Envelope, Label};
 
 /// A directory that goes with its owner.

@@ -21,7 +21,7 @@ use pp_schedule::{Direction, Message, Microbatch, Stage};
 
 use super::boundary::{Boundary, BufferError, DType, MAX_DIMS};
 use super::{Envelope, Label};
-use crate::error::Collective;
+use crate::collective::Collective;
 
 /// Bytes of a header.
 pub(crate) const HEADER_LEN: usize = 40 + 8 * MAX_DIMS;

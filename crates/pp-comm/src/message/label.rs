@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::Envelope;
-use crate::error::Collective;
+use crate::collective::Collective;
 
 /// What is on its way: a tensor between stages, their shapes, or a piece of a collective.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

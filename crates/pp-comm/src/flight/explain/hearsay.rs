@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::error::Collective;
+use crate::collective::Collective;
 use crate::flight::cause::{BoundaryPart, Cause};
 use crate::flight::parts::{ChannelPart, LabelPart, RoleName, StateName, SubjectPart, Way};
 use crate::flight::read::Records;
