@@ -151,6 +151,24 @@ fn an_attempt_that_was_killed_does_not_hinder_the_next() {
 }
 
 #[test]
+fn a_rank_that_is_ended_while_it_waits_leaves_nothing_in_the_temporary_directory() {
+    for (signal, code) in [(Signal::TERM, Some(143)), (Signal::INT, Some(130)), (Signal::HUP, None)] {
+        let temp = Scratch::new();
+        let mut waiting = rank(&temp, told_by_torchrun(0, 2, 29_402), &[]);
+        let has_address = || {
+            let mut entries = std::fs::read_dir(temp.path()).expect("it is there").flatten();
+            entries.any(|entry| entry.path().join("address").exists())
+        };
+        assert!(workspace_tests::job::within(SOON, has_address), "it waits for the other");
+        waiting.signal(signal);
+        let finished = waiting.wait(SOON);
+        // What only the hangup does not change: it is by the signal that the process ends.
+        assert_eq!(finished.code, code, "{finished}");
+        nothing_is_left(&temp);
+    }
+}
+
+#[test]
 fn a_directory_that_others_can_get_into_is_not_used() {
     use std::os::unix::fs::PermissionsExt;
     let temp = Scratch::new();

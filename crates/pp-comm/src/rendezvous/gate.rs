@@ -9,6 +9,7 @@ use std::net::{TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
 use pp_schedule::Rank;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
 use super::auth::{Challenge, Greeting, Purpose, Role, Said, nonce};
@@ -73,6 +74,12 @@ impl<'a> Gate<'a> {
         Self { listener, purpose, secret, run, callers: VecDeque::new(), room: MAX_CALLERS }
     }
 
+    /// Whether somebody waits to be taken in.
+    fn is_called(&self) -> bool {
+        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+        poll(&mut [PollFd::new(self.listener, PollFlags::IN)], Some(&at_once)).is_ok_and(|n_ready| n_ready > 0)
+    }
+
     /// Hangs up on the oldest half of the callers, and takes in no more than the other half from now on: whoever proves itself
     /// will need files too.
     fn make_room(&mut self) {
@@ -87,7 +94,8 @@ impl<'a> Gate<'a> {
         for _ in 0..AT_ONCE {
             let stream = match self.listener.accept() {
                 Ok((stream, _)) => stream,
-                Err(error) if is_shortage(&error) => {
+                // The system says so also when nobody calls.
+                Err(error) if is_shortage(&error) && self.is_called() => {
                     if self.callers.is_empty() {
                         look.shortage = Some(error);
                     } else {

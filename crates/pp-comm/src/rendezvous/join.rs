@@ -21,6 +21,7 @@ use crate::alarm::Alarm;
 use crate::control::{Control, Line, SocketControl};
 use crate::deadline::Deadline;
 use crate::endpoint::{Endpoint, RoughLinks, SocketTransport, Transports};
+use crate::error::CommError;
 use crate::flight::Recorder;
 use crate::member::{Member, channels_of, check_channels};
 use crate::wire::{Kind, MAX_STRANGER_BYTES, encode_frame, invalid, read_frame};
@@ -218,17 +219,24 @@ pub fn join(spec: &JoinSpec) -> Result<Joined, RendezvousError> {
         transports: spec.transports,
         alarm: &alarm,
     };
-    let made = linking.make(&channels);
-    if let Err(fault @ RendezvousError::System { source, .. }) = &made {
-        // The others are told why, rather than only that this rank is gone.
-        control.abort(&format!("it {fault}: {source}"));
-    }
-    let links = made?;
+    let endpoint = linking.make(&channels).and_then(|links| {
+        let transport = SocketTransport::new(rank, links, spec.rough, &alarm)?;
+        Ok(Endpoint::socket(channels.clone(), limit, recorder.clone(), transport))
+    });
+    let endpoint = endpoint.inspect_err(|error| tell(&mut control, error))?;
     drop(listener);
-    let endpoint =
-        Endpoint::socket(channels, limit, recorder.clone(), SocketTransport::new(rank, links, spec.rough, &alarm)?);
     control.barrier()?;
     Ok(Joined { member: Member { endpoint, control }, certificates })
+}
+
+/// Tells the others why this rank does not get as far as they, rather than have them see only that it is gone.
+fn tell(control: &mut Control, error: &RendezvousError) {
+    match error {
+        // They know.
+        RendezvousError::Comm(CommError::PeerLost { .. }) => {}
+        RendezvousError::System { source, .. } => control.abort(&format!("{error}: {source}")),
+        _ => control.abort(&error.to_string()),
+    }
 }
 
 /// A rank that the host has welcomed.

@@ -5,7 +5,7 @@ use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use pp_schedule::{Channel, Rank, Role};
 
@@ -30,6 +30,9 @@ const RETRY: Duration = Duration::from_millis(10);
 
 /// How long the host is given to say which rank went first, once a peer does not answer.
 const VERDICT: Duration = Duration::from_secs(1);
+
+/// How long there may be no file free for a link before that is why there is none.
+const SHORTAGE: Duration = Duration::from_millis(250);
 
 /// What a rank needs to make its links.
 pub(super) struct Linking<'a> {
@@ -136,7 +139,7 @@ impl Linking<'_> {
     /// The life of the accepting thread: until every peer has dialed, or nobody waits for them any more.
     fn accept(&self, inbound: &[Channel], arrived: &Board<Arrived>, done: &AtomicBool) {
         let mut gate = Gate::new(self.listener, Purpose::Link, self.secret, self.run);
-        let mut awaited = inbound.to_vec();
+        let (mut awaited, mut short_since) = (inbound.to_vec(), None::<Instant>);
         while !awaited.is_empty() && !done.load(Ordering::Relaxed) && self.deadline.remaining().is_some() {
             let look = gate.look();
             for guest in look.guests {
@@ -153,7 +156,10 @@ impl Linking<'_> {
             if let Some(loss) = self.alarm.loss() {
                 return arrived.update(|arrived| arrived.fault = Some(RendezvousError::Comm(loss.into())));
             }
-            if let Some(shortage) = look.shortage {
+            // What agreeing on a link takes for a moment comes back.
+            let since = look.shortage.is_some().then(|| short_since.unwrap_or_else(Instant::now));
+            short_since = since;
+            if let (Some(shortage), Some(true)) = (look.shortage, since.map(|since| since.elapsed() > SHORTAGE)) {
                 let fault =
                     RendezvousError::System { what: "take the links of other ranks".to_owned(), source: shortage };
                 return arrived.update(|arrived| arrived.fault = Some(fault));

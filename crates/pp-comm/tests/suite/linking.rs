@@ -65,7 +65,8 @@ fn meet_one_that(freezes: Freezes) {
         let listener = bind();
         let mut claim = Claim::new(2, 1, None);
         claim.address = listener.local_addr().expect("bound").to_string();
-        let (_control, run, addresses) = claim.join(host.address()).expect("a welcome");
+        let (mut control, run, addresses) = claim.join(host.address()).expect("a welcome");
+        control.start_with(&[link]).expect("it listens");
         let _link = (freezes == Freezes::AfterItsProof)
             .then(|| claim.proved_link(addresses[0], run, link).expect("the link that is awaited"));
         let (error, after) = rank.join().expect("no panic");

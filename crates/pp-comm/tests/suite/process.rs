@@ -6,9 +6,9 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::common::{AT_ONCE, PATIENCE, each, meeting};
-use pp_comm::{CommError, Host, HostSpec, JoinSpec, Member, Transports, join};
-use pp_schedule::Rank;
+use crate::common::{AT_ONCE, PATIENCE, channel, each, meeting};
+use pp_comm::{CommError, Host, HostSpec, JoinSpec, Member, RendezvousError, Transports, join};
+use pp_schedule::{Channel, Direction, Rank};
 use rustix::process::{Pid, Signal, kill_process};
 
 const N_RANKS: u32 = 2;
@@ -31,6 +31,67 @@ fn hosts_for_another_test() {
     let host = Host::spawn(listener, spec).expect("a host");
     println!("{ADDRESS}{}", host.address());
     host.wait(PATIENCE).expect("all have left");
+}
+
+/// More links each way than [`FEW_FILES`] are enough for.
+const N_LINKS: u32 = 30;
+const FEW_FILES: u32 = 24;
+/// Stands before what a rank that cannot join prints.
+const CANNOT: &str = "it cannot join: ";
+
+/// What joins over many links of one direction.
+fn many_links(address: SocketAddr, rank: u32, source: u32) -> JoinSpec {
+    let link = channel(source, 1 - source, Direction::Forward);
+    let channels = (0..N_LINKS).map(|queue| Channel { queue, ..link }).collect();
+    JoinSpec { channels, ..spec(address, rank) }
+}
+
+#[test]
+#[ignore = "a part of another test: a rank that may not have enough files open"]
+fn joins_for_another_test() {
+    let Ok(words) = std::env::var(MARK) else { return };
+    let (address, source) = words.split_once(' ').expect("an address and a rank");
+    let (address, source) = (address.parse().expect("an address"), source.parse().expect("a rank"));
+    let error = join(&many_links(address, 1, source)).map(drop).expect_err("there are not enough files");
+    let mut text = error.to_string();
+    if let Some(source) = std::error::Error::source(&error) {
+        text += &format!(": {source}");
+    }
+    println!("{CANNOT}{text}");
+}
+
+/// Whether it dials or takes the links: it says at once what the system said, and the other rank is told.
+#[test]
+fn a_rank_without_enough_files_says_so_and_the_other_is_told() {
+    for source in [0, 1] {
+        let (certificates, run_name) = (Vec::new(), String::new());
+        let host_spec = HostSpec {
+            n_ranks: N_RANKS,
+            certificates,
+            deadline: PATIENCE,
+            heartbeat: PATIENCE,
+            secret: None,
+            run_name,
+        };
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let host = Host::spawn(listener, host_spec).expect("a host");
+        let address = host.address();
+        let start = Instant::now();
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &format!("ulimit -n {FEW_FILES} && exec \"$0\" \"$@\"")]);
+        shell.arg(std::env::current_exe().expect("this binary"));
+        shell.args(["--exact", "process::joins_for_another_test", "--ignored", "--nocapture"]);
+        let mut poor =
+            Process(shell.env(MARK, format!("{address} {source}")).stdout(Stdio::piped()).spawn().expect("started"));
+        let told = join(&many_links(address, 0, source)).map(drop).expect_err("the other one cannot");
+        let RendezvousError::Comm(CommError::PeerLost { rank: Rank(1), reason }) = &told else { panic!("{told}") };
+        assert!(reason.contains("Too many open files"), "{reason}");
+        let lines = BufReader::new(poor.0.stdout.take().expect("piped")).lines();
+        let own = lines.map_while(Result::ok).find_map(|line| Some(line.split_once(CANNOT)?.1.to_owned()));
+        let own = own.expect("it says why");
+        assert!(own.contains("Too many open files"), "{own}");
+        assert!(start.elapsed() < PATIENCE / 2, "{:?}", start.elapsed());
+    }
 }
 
 /// A process that does not outlive the test.
@@ -72,7 +133,11 @@ impl Drop for Process {
 }
 
 fn member(address: SocketAddr, rank: u32) -> Member {
-    let spec = JoinSpec {
+    join(&spec(address, rank)).expect("all ranks join").member
+}
+
+fn spec(address: SocketAddr, rank: u32) -> JoinSpec {
+    JoinSpec {
         host: address.into(),
         rank: Rank(rank),
         n_ranks: N_RANKS,
@@ -85,8 +150,7 @@ fn member(address: SocketAddr, rank: u32) -> Member {
         terms: 0,
         secret: None,
         run_name: String::new(),
-    };
-    join(&spec).expect("all ranks join").member
+    }
 }
 
 /// What it slept through does not count against the others: it first takes in what they sent meanwhile.
