@@ -69,6 +69,7 @@
 //! ```
 
 mod alarm;
+mod arrival;
 mod board;
 pub mod collectives;
 pub mod contract;
@@ -85,6 +86,7 @@ pub mod mesh;
 mod message;
 #[cfg(all(test, loom))]
 mod models;
+mod numbered;
 pub mod p2p;
 mod pieces;
 mod rendezvous;

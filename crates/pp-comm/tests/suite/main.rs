@@ -24,3 +24,4 @@ mod rendezvous;
 mod replay;
 mod speaker;
 mod toy;
+mod waits;
