@@ -183,6 +183,14 @@ pub enum CommError {
         /// What was tried.
         role: Role,
     },
+    /// A ticket of another endpoint.
+    #[error("rank {rank} cannot wait for {operation}: another endpoint posted it; wait for it there")]
+    ForeignTicket {
+        /// The rank that was asked to wait.
+        rank: Rank,
+        /// The transfer.
+        operation: Operation,
+    },
     /// A channel between ranks that do not exist.
     #[error("the {channel} is not between two of the {n_ranks} ranks there are")]
     NoSuchRank {

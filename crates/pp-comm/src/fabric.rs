@@ -9,10 +9,12 @@ use std::sync::Arc;
 
 use pp_schedule::{Channel, Rank};
 
+use crate::arrival::check_arrival;
 use crate::board::Board;
 use crate::collective::Collective;
 use crate::error::{CommError, Loss};
-use crate::message::{Buffer, Label};
+use crate::message::{Boundary, Buffer, Label};
+use crate::numbered::Numbered;
 use crate::round::Round;
 
 /// Everything shared.
@@ -110,20 +112,26 @@ impl Drop for Attachment {
     }
 }
 
-/// One channel: sends and receives are matched in the order in which they are posted.
+/// One channel: sends and receives are matched in the order in which they are posted. Once a message is not what its
+/// receive expects, nothing that comes after it arrives, as between processes.
 #[derive(Debug)]
 pub(crate) struct Pipe {
     channel: Channel,
     capacity: u64,
-    /// Sends from number `first` on whose message was not taken yet.
-    sent: VecDeque<Option<(Label, Buffer)>>,
-    first: u64,
+    /// Sends whose receive was not posted.
+    sent: VecDeque<(Label, Buffer)>,
+    /// Receives that nothing was sent for.
+    expected: VecDeque<(Label, Boundary)>,
+    arrived: Numbered<Buffer>,
+    n_sends: u64,
     n_receives: u64,
+    fault: Option<CommError>,
 }
 
 impl Pipe {
-    const fn new(channel: Channel, capacity: u64) -> Self {
-        Self { channel, capacity, sent: VecDeque::new(), first: 0, n_receives: 0 }
+    fn new(channel: Channel, capacity: u64) -> Self {
+        let (sent, expected, arrived) = (VecDeque::new(), VecDeque::new(), Numbered::default());
+        Self { channel, capacity, sent, expected, arrived, n_sends: 0, n_receives: 0, fault: None }
     }
 
     pub(crate) const fn channel(&self) -> Channel {
@@ -132,14 +140,35 @@ impl Pipe {
 
     /// Posts a send; gives its number.
     pub(crate) fn send(&mut self, label: Label, buffer: Buffer) -> u64 {
-        self.sent.push_back(Some((label, buffer)));
-        self.first + self.sent.len() as u64 - 1
+        self.sent.push_back((label, buffer));
+        self.n_sends += 1;
+        self.meet();
+        self.n_sends - 1
     }
 
     /// Posts a receive; gives its number.
-    pub(crate) const fn receive(&mut self) -> u64 {
+    pub(crate) fn receive(&mut self, label: Label, boundary: Boundary) -> Result<u64, CommError> {
+        if let Some(fault) = &self.fault {
+            return Err(fault.clone());
+        }
+        self.expected.push_back((label, boundary));
         self.n_receives += 1;
-        self.n_receives - 1
+        self.meet();
+        Ok(self.n_receives - 1)
+    }
+
+    /// Has what was sent arrive, as far as it is asked for.
+    fn meet(&mut self) {
+        while self.fault.is_none()
+            && let (Some((found, buffer)), Some((label, agreed))) = (self.sent.front(), self.expected.front())
+        {
+            self.fault = check_arrival(self.channel, (*label, agreed), (*found, buffer.boundary())).err();
+            if self.fault.is_none()
+                && let (Some((_, buffer)), Some(_)) = (self.sent.pop_front(), self.expected.pop_front())
+            {
+                self.arrived.push(buffer);
+            }
+        }
     }
 
     /// Whether send number `number` is complete.
@@ -147,15 +176,26 @@ impl Pipe {
         number < self.n_receives.saturating_add(self.capacity)
     }
 
-    /// The message for receive number `number`, if it was sent.
-    pub(crate) fn take(&mut self, number: u64) -> Option<(Label, Buffer)> {
-        let index = usize::try_from(number.checked_sub(self.first)?).ok()?;
-        let taken = self.sent.get_mut(index)?.take();
-        while let Some(None) = self.sent.front() {
-            self.sent.pop_front();
-            self.first += 1;
+    /// Whether receive number `number` has come to its end, good or bad.
+    pub(crate) fn has(&self, number: u64) -> bool {
+        self.arrived.has(number) || self.fault.is_some()
+    }
+
+    /// The message for receive number `number`, if it was sent, or why it never arrives.
+    pub(crate) fn take(&mut self, number: u64) -> Option<Result<Buffer, CommError>> {
+        self.arrived.take(number).map(Ok).or_else(|| self.fault.clone().map(Err))
+    }
+
+    #[cfg(test)]
+    pub(crate) fn n_held(&self) -> usize {
+        self.arrived.n_held()
+    }
+
+    /// Nobody will take the message for receive number `number`, if it is `rank` that receives here.
+    pub(crate) fn abandon(&mut self, rank: Rank, number: u64) {
+        if rank == self.channel.destination {
+            self.arrived.abandon(number);
         }
-        taken
     }
 }
 

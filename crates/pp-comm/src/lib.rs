@@ -75,6 +75,7 @@
 struct Readme;
 
 mod alarm;
+mod arrival;
 mod board;
 mod collective;
 pub mod collectives;
@@ -92,6 +93,7 @@ pub mod mesh;
 mod message;
 #[cfg(all(test, loom))]
 mod models;
+mod numbered;
 pub mod p2p;
 mod pieces;
 mod rendezvous;

@@ -56,9 +56,29 @@ impl SocketTransport {
         self.links[link].wait(number, limit)
     }
 
+    /// Whether a wait would end at once.
+    pub(super) fn has_ended(&mut self, link: usize, number: u64) -> Result<bool, CommError> {
+        self.links[link].has_ended(number)
+    }
+
+    /// Nobody will wait for this transfer.
+    pub(super) fn abandon(&self, link: usize, number: u64) {
+        self.links[link].abandon(number);
+    }
+
     /// What a link goes over.
     pub(super) fn name(&self, link: usize) -> &'static str {
         self.links[link].name()
+    }
+
+    #[cfg(test)]
+    pub(super) fn n_held(&self) -> usize {
+        self.links.iter().map(Link::n_held).sum()
+    }
+
+    #[cfg(test)]
+    pub(super) fn n_to_write(&self) -> usize {
+        self.links.iter().map(Link::n_to_write).sum()
     }
 
     /// Leaves in good order: what is complete arrives.

@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pp_schedule::{Channel, Rank};
+use pp_schedule::{Channel, Rank, Role};
 
 use crate::board::Board;
 use crate::deadline::Deadline;
 use crate::error::CommError;
-use crate::fabric::{Attachment, Fabric, Side};
-use crate::message::{Buffer, Label};
+use crate::fabric::{Attachment, Fabric, Pipe, Side};
+use crate::message::{Boundary, Buffer, Label};
 
 /// One rank's ends of a memory fabric's channels.
 #[derive(Debug)]
@@ -42,9 +42,46 @@ impl MemoryTransport {
         number
     }
 
-    pub(super) fn post_recv(&self, link: usize) -> u64 {
+    pub(super) fn post_recv(&self, link: usize, label: Label, boundary: Boundary) -> Result<u64, CommError> {
         let pipe = self.pipes[link];
-        self.attachment.board().update(|fabric| fabric.pipes[pipe].receive())
+        self.attachment.board().update(|fabric| fabric.pipes[pipe].receive(label, boundary))
+    }
+
+    /// Nobody will wait for this transfer.
+    pub(super) fn abandon(&mut self, link: usize, number: u64) {
+        let pipe = self.pipes[link];
+        // Of a send, the fabric has a copy of its own, which still goes to the receiver.
+        if self.sent[link].remove(&number).is_none() {
+            let rank = self.rank();
+            self.attachment.board().update(|fabric| fabric.pipes[pipe].abandon(rank, number));
+        }
+    }
+
+    /// Whether a wait would end at once.
+    pub(super) fn has_ended(&self, role: Role, link: usize, number: u64) -> bool {
+        let pipe = self.pipes[link];
+        self.attachment.board().read(|fabric| {
+            let there = match role {
+                Role::Send => fabric.pipes[pipe].is_sent(number),
+                Role::Receive => fabric.pipes[pipe].has(number),
+            };
+            there || fabric.gone(Side::Endpoint, &[self.peer(&fabric.pipes[pipe])]).is_some()
+        })
+    }
+
+    #[cfg(test)]
+    pub(super) fn n_held(&self) -> usize {
+        let sent: usize = self.sent.iter().map(BTreeMap::len).sum();
+        let received = |fabric: &Fabric| {
+            let mine = |pipe: &&usize| fabric.pipes[**pipe].channel().destination == self.rank();
+            self.pipes.iter().filter(mine).map(|&pipe| fabric.pipes[pipe].n_held()).sum::<usize>()
+        };
+        sent + self.attachment.board().read(received)
+    }
+
+    fn peer(&self, pipe: &Pipe) -> Rank {
+        let Channel { source, destination, .. } = pipe.channel();
+        if source == self.rank() { destination } else { source }
     }
 
     /// `None` when the deadline passes first.
@@ -54,25 +91,19 @@ impl MemoryTransport {
     }
 
     /// `None` when the deadline passes first.
-    pub(super) fn wait_recv(
-        &self,
-        link: usize,
-        number: u64,
-        limit: Duration,
-    ) -> Result<Option<(Label, Buffer)>, CommError> {
-        self.wait(link, limit, |pipe| pipe.take(number))
+    pub(super) fn wait_recv(&self, link: usize, number: u64, limit: Duration) -> Result<Option<Buffer>, CommError> {
+        self.wait(link, limit, |pipe| pipe.take(number))?.transpose()
     }
 
     fn wait<R>(
         &self,
         link: usize,
         limit: Duration,
-        mut look: impl FnMut(&mut crate::fabric::Pipe) -> Option<R>,
+        mut look: impl FnMut(&mut Pipe) -> Option<R>,
     ) -> Result<Option<R>, CommError> {
         let pipe = self.pipes[link];
         let found = self.attachment.board().wait(Deadline::after(limit), |fabric| {
-            let Channel { source, destination, .. } = fabric.pipes[pipe].channel();
-            let peer = if source == self.rank() { destination } else { source };
+            let peer = self.peer(&fabric.pipes[pipe]);
             // What is complete stays complete, whoever is gone by now.
             let found = look(&mut fabric.pipes[pipe]).map(Ok);
             found.or_else(|| fabric.gone(Side::Endpoint, &[peer]).map(Err))

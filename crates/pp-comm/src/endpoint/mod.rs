@@ -4,31 +4,39 @@
 //! then. On each channel they match in the order in which they are posted, and every message is checked against what
 //! the receive expects.
 
-mod arrival;
 mod faults;
 mod link;
 mod links;
 mod meddler;
 mod memory;
-mod numbered;
 mod pipe;
+mod spin;
+#[cfg(all(test, not(loom)))]
+mod tests;
+mod ticket;
 
 use std::marker::PhantomData;
 use std::time::Duration;
 
 use pp_schedule::{Channel, Rank, Role};
 
+use crate::deadline::Deadline;
 use crate::error::{CommError, Operation};
 use crate::flight::{Recorder, State, Subject};
 use crate::message::{Boundary, Buffer, Label};
 
-use arrival::check_arrival;
 pub use faults::{Fault, FaultError};
 pub(crate) use links::SocketTransport;
 use meddler::{Meddled, Meddler};
 pub(crate) use memory::MemoryTransport;
 pub(crate) use pipe::Pipe;
 pub use pipe::{RoughLinks, Transports};
+use spin::Spin;
+use ticket::{Abandoned, Claim};
+pub use ticket::{RecvTicket, SendTicket};
+
+/// Pause between two looks at several transfers at once.
+const PAUSE: Duration = Duration::from_micros(200);
 
 /// A rank's ends of its channels: in memory, in memory shared with other processes, or over sockets.
 ///
@@ -43,6 +51,7 @@ pub struct Endpoint {
     recorder: Recorder,
     meddler: Meddler,
     transport: Transport,
+    abandoned: Abandoned,
     one_thread: PhantomData<*const ()>,
 }
 
@@ -51,26 +60,6 @@ pub struct Endpoint {
 enum Transport {
     Memory(MemoryTransport),
     Socket(SocketTransport),
-}
-
-/// A send in flight.
-#[derive(Debug)]
-#[must_use = "a send is complete only once it was waited for"]
-pub struct SendTicket {
-    operation: Operation,
-    number: u64,
-    n_bytes: u64,
-    /// What did not leave on purpose: a rehearsal.
-    lost: Option<Buffer>,
-}
-
-/// A receive in flight.
-#[derive(Debug)]
-#[must_use = "a receive gives its message only when it is waited for"]
-pub struct RecvTicket {
-    operation: Operation,
-    boundary: Boundary,
-    number: u64,
 }
 
 impl Endpoint {
@@ -94,7 +83,8 @@ impl Endpoint {
 
     fn new(channels: Vec<Channel>, deadline: Duration, recorder: Recorder, transport: Transport) -> Self {
         let meddler = Meddler::default();
-        Self { rank: recorder.rank(), channels, deadline, recorder, meddler, transport, one_thread: PhantomData }
+        let (rank, abandoned) = (recorder.rank(), Abandoned::default());
+        Self { rank, channels, deadline, recorder, meddler, transport, abandoned, one_thread: PhantomData }
     }
 
     /// Has a failure rehearsed, if it is one of this rank's: something is done to one of its messages, or to its process.
@@ -160,24 +150,37 @@ impl Endpoint {
     ) -> Result<SendTicket, CommError> {
         let (link, label, n_bytes) =
             (self.link(channel, Role::Send)?, label.into(), buffer.boundary().n_bytes() as u64);
-        let (number, lost) = match self.meddler.meddle(buffer)? {
+        self.let_go();
+        let (claim, lost) = match self.meddler.meddle(buffer)? {
             Meddled::Sent(buffer) => (self.hand_over(link, label, buffer)?, None),
             Meddled::Twice(buffer) => {
-                let number = self.hand_over(link, label, buffer.clone())?;
-                self.hand_over(link, label, buffer)?;
-                (number, None)
+                let first = self.hand_over(link, label, buffer.clone())?;
+                // Nobody waits for the second.
+                drop(self.hand_over(link, label, buffer)?);
+                (first, None)
             }
-            Meddled::Lost(buffer) => (0, Some(buffer)),
+            Meddled::Lost(buffer) => (self.abandoned.claim((link, u64::MAX)), Some(buffer)),
         };
         let operation = Operation { role: Role::Send, channel, label };
         self.recorder.note(Subject::Transfer(operation), State::Posted, n_bytes);
-        Ok(SendTicket { operation, number, n_bytes, lost })
+        Ok(SendTicket { operation, n_bytes, claim, lost })
     }
 
-    fn hand_over(&mut self, link: usize, label: Label, buffer: Buffer) -> Result<u64, CommError> {
-        match &mut self.transport {
-            Transport::Memory(memory) => Ok(memory.post_send(link, label, buffer)),
-            Transport::Socket(socket) => socket.post_send(link, label, buffer),
+    fn hand_over(&mut self, link: usize, label: Label, buffer: Buffer) -> Result<Claim, CommError> {
+        let number = match &mut self.transport {
+            Transport::Memory(memory) => memory.post_send(link, label, buffer),
+            Transport::Socket(socket) => socket.post_send(link, label, buffer)?,
+        };
+        Ok(self.abandoned.claim((link, number)))
+    }
+
+    /// Lets go what nobody will wait for any more.
+    fn let_go(&mut self) {
+        for (link, number) in self.abandoned.take() {
+            match &mut self.transport {
+                Transport::Memory(memory) => memory.abandon(link, number),
+                Transport::Socket(socket) => socket.abandon(link, number),
+            }
         }
     }
 
@@ -216,65 +219,117 @@ impl Endpoint {
         memory: Option<Buffer>,
     ) -> Result<RecvTicket, CommError> {
         let link = self.link(channel, Role::Receive)?;
+        self.let_go();
         let number = match &mut self.transport {
-            Transport::Memory(fabric) => fabric.post_recv(link),
+            Transport::Memory(fabric) => fabric.post_recv(link, label, boundary.clone())?,
             Transport::Socket(socket) => socket.post_recv(link, label, boundary.clone(), memory)?,
         };
         let operation = Operation { role: Role::Receive, channel, label };
         self.recorder.note(Subject::Transfer(operation), State::Posted, boundary.n_bytes() as u64);
-        Ok(RecvTicket { operation, boundary, number })
+        Ok(RecvTicket { operation, boundary, claim: self.abandoned.claim((link, number)) })
     }
 
     /// Waits until a send is complete, which is when all of it has left and its receive was posted, whatever could be buffered
     /// on the way: what works does so at every size. Gives the buffer back, which belongs to the endpoint until then.
     ///
     /// # Errors
-    /// [`CommError::Deadline`], [`CommError::PeerLost`], or what else the channel failed with.
+    /// [`CommError::Deadline`], [`CommError::PeerLost`], [`CommError::ForeignTicket`], or what else the channel failed
+    /// with. After an error the send may still complete, but its buffer does not come back.
     pub fn wait_send(&mut self, ticket: SendTicket) -> Result<Buffer, CommError> {
-        let SendTicket { operation, number, n_bytes, lost } = ticket;
-        self.recorded(operation, n_bytes, |endpoint| {
-            if let Some(buffer) = lost {
-                return Ok(buffer);
+        self.wait_send_meanwhile(ticket, |_| Ok(false))
+    }
+
+    /// The same, and has something done meanwhile, again and again until that says that there is nothing more to do or
+    /// fails.
+    pub(crate) fn wait_send_meanwhile<E: From<CommError>>(
+        &mut self,
+        ticket: SendTicket,
+        meanwhile: impl FnMut(&mut Self) -> Result<bool, E>,
+    ) -> Result<Buffer, E> {
+        let SendTicket { operation, n_bytes, claim, lost } = ticket;
+        match lost {
+            Some(buffer) => {
+                claim.close();
+                self.recorded(operation, n_bytes, |_| Ok(buffer))
             }
-            let link = endpoint.link(operation.channel, Role::Send)?;
-            let sent = match &mut endpoint.transport {
-                Transport::Memory(memory) => memory.wait_send(link, number, endpoint.deadline)?,
-                Transport::Socket(socket) => socket.wait(link, number, endpoint.deadline)?,
-            };
-            sent.ok_or(CommError::Deadline { operation, limit: endpoint.deadline })
-        })
+            None => self.recorded(operation, n_bytes, |endpoint| endpoint.wait(operation, claim, meanwhile)),
+        }
     }
 
     /// Waits for a message.
     ///
+    /// Messages meet their receives in turn. When one is not what its receive expects, nothing that comes after it on the
+    /// channel can be told either: from then on every receive of the channel that is not complete ends in that error,
+    /// whichever is waited for first, and no other is accepted.
+    ///
     /// # Errors
     /// [`CommError::Deadline`], [`CommError::PeerLost`], [`CommError::WrongMessage`] and [`CommError::WrongBoundary`]
-    /// when something else arrived than was expected, or what else the channel failed with.
+    /// when something else arrived than was expected, [`CommError::ForeignTicket`], or what else the channel failed
+    /// with.
     pub fn wait_recv(&mut self, ticket: RecvTicket) -> Result<Buffer, CommError> {
-        let RecvTicket { operation, boundary, number } = ticket;
-        self.recorded(operation, boundary.n_bytes() as u64, |endpoint| {
-            let link = endpoint.link(operation.channel, Role::Receive)?;
-            let received = match &mut endpoint.transport {
-                Transport::Memory(memory) => {
-                    let found = memory.wait_recv(link, number, endpoint.deadline)?;
-                    found.map(|(found, buffer)| {
-                        check_arrival(operation.channel, (operation.label, &boundary), (found, buffer.boundary()))
-                            .map(|()| buffer)
-                    })
-                }
-                Transport::Socket(socket) => socket.wait(link, number, endpoint.deadline)?.map(Ok),
-            };
-            received.unwrap_or(Err(CommError::Deadline { operation, limit: endpoint.deadline }))
-        })
+        self.wait_recv_meanwhile(ticket, |_| Ok(false))
+    }
+
+    /// As [`Endpoint::wait_send_meanwhile`].
+    pub(crate) fn wait_recv_meanwhile<E: From<CommError>>(
+        &mut self,
+        ticket: RecvTicket,
+        meanwhile: impl FnMut(&mut Self) -> Result<bool, E>,
+    ) -> Result<Buffer, E> {
+        let RecvTicket { operation, boundary, claim } = ticket;
+        let n_bytes = boundary.n_bytes() as u64;
+        self.recorded(operation, n_bytes, |endpoint| endpoint.wait(operation, claim, meanwhile))
+    }
+
+    /// Whether a wait for this receive would end at once, in whatever way. Does not wait.
+    pub(crate) fn would_end(&mut self, ticket: &RecvTicket) -> bool {
+        !ticket.claim.is_of(&self.abandoned) || self.has_ended(ticket.operation.role, ticket.claim.place())
+    }
+
+    fn has_ended(&mut self, role: Role, (link, number): ticket::Place) -> bool {
+        match &mut self.transport {
+            Transport::Memory(memory) => memory.has_ended(role, link, number),
+            // Where the link cannot go on, the wait says why.
+            Transport::Socket(socket) => socket.has_ended(link, number).unwrap_or(true),
+        }
+    }
+
+    fn wait<E: From<CommError>>(
+        &mut self,
+        operation: Operation,
+        claim: Claim,
+        mut meanwhile: impl FnMut(&mut Self) -> Result<bool, E>,
+    ) -> Result<Buffer, E> {
+        if !claim.is_of(&self.abandoned) {
+            return Err(CommError::ForeignTicket { rank: self.rank, operation }.into());
+        }
+        self.let_go();
+        let (limit, (link, number)) = (self.deadline, claim.place());
+        let (deadline, mut spin) = (Deadline::after(limit), Spin::default());
+        while meanwhile(self)? && !self.has_ended(operation.role, (link, number)) {
+            let Some(left) = deadline.remaining() else { break };
+            if !spin.turn() {
+                std::thread::sleep(PAUSE.min(left));
+            }
+        }
+        let left = deadline.remaining().unwrap_or_default();
+        let done = match (&mut self.transport, operation.role) {
+            (Transport::Memory(memory), Role::Send) => memory.wait_send(link, number, left)?,
+            (Transport::Memory(memory), Role::Receive) => memory.wait_recv(link, number, left)?,
+            (Transport::Socket(socket), _) => socket.wait(link, number, left)?,
+        };
+        let buffer = done.ok_or(CommError::Deadline { operation, limit })?;
+        claim.close();
+        Ok(buffer)
     }
 
     /// Has the recorder keep how a wait begins and ends.
-    fn recorded<R>(
+    fn recorded<R, E>(
         &mut self,
         operation: Operation,
         n_bytes: u64,
-        wait: impl FnOnce(&mut Self) -> Result<R, CommError>,
-    ) -> Result<R, CommError> {
+        wait: impl FnOnce(&mut Self) -> Result<R, E>,
+    ) -> Result<R, E> {
         let subject = Subject::Transfer(operation);
         self.recorder.note(subject, State::Begun, n_bytes);
         let done = wait(self);
@@ -282,7 +337,9 @@ impl Endpoint {
         done
     }
 
-    /// Leaves in good order. Whoever still waits for this rank gets [`CommError::PeerLost`].
+    /// Leaves in good order: what was sent, waited for or not, still arrives where its receive is posted. Between
+    /// processes this waits until it has left, for at most the deadline. Whoever still waits for this rank gets
+    /// [`CommError::PeerLost`].
     pub fn close(self) {
         match self.transport {
             Transport::Memory(memory) => memory.close(),

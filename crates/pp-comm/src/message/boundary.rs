@@ -68,12 +68,20 @@ impl Boundary {
     /// A contract.
     ///
     /// # Errors
-    /// [`BufferError::TooManyDims`], [`BufferError::TooLarge`].
+    /// [`BufferError::TooManyDims`], [`BufferError::Dim`], [`BufferError::TooLarge`].
     pub fn new(dtype: DType, shape: &[usize]) -> Result<Self, BufferError> {
         if shape.len() > MAX_DIMS {
             return Err(BufferError::TooManyDims { n_dims: shape.len() });
         }
-        let elements = shape.iter().try_fold(1_u64, |product, &dim| product.checked_mul(dim as u64));
+        // Dimensions travel as signed integers too, also those of shapes without elements.
+        if let Some(&dim) = shape.iter().find(|&&dim| i64::try_from(dim).is_err()) {
+            return Err(BufferError::Dim { dim, shape: shape.to_vec() });
+        }
+        let elements = if shape.contains(&0) {
+            Some(0)
+        } else {
+            shape.iter().try_fold(1_u64, |product, &dim| product.checked_mul(dim as u64))
+        };
         let n_bytes = elements.and_then(|elements| elements.checked_mul(dtype.n_bytes() as u64));
         match n_bytes {
             Some(n_bytes) if n_bytes <= MAX_MESSAGE_BYTES && usize::try_from(n_bytes).is_ok() => {
@@ -95,7 +103,8 @@ impl Boundary {
 
     /// How many elements.
     pub fn n_elements(&self) -> usize {
-        self.shape.iter().product()
+        // Of a shape without elements, the other dimensions alone may have a product beyond all numbers.
+        if self.shape.contains(&0) { 0 } else { self.shape.iter().product() }
     }
 
     /// How many bytes.
@@ -119,6 +128,14 @@ pub enum BufferError {
     TooManyDims {
         /// Dimensions given.
         n_dims: usize,
+    },
+    /// A dimension that has no number in a message.
+    #[error("dimension {dim} of {shape:?} is given, but a dimension is at most {}", i64::MAX)]
+    Dim {
+        /// The dimension.
+        dim: usize,
+        /// The shape.
+        shape: Vec<usize>,
     },
     /// More bytes than a message may have.
     #[error("{dtype} {shape:?} is more than {MAX_MESSAGE_BYTES} bytes, the most a message may have")]
@@ -150,4 +167,31 @@ pub enum BufferError {
         /// What did not fit.
         boundary: Boundary,
     },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_may_be_a_shape_does_not_depend_on_the_order_of_its_dimensions() {
+        let most = i64::MAX as usize;
+        for (dims, allowed) in [
+            ([0, usize::MAX, usize::MAX], false),
+            ([0, most + 1, 1], false),
+            ([0, most, most], true),
+            ([1, most, most], false),
+            ([1, 1, 1 << 30], true),
+            ([1, 2, 1 << 30], false),
+        ] {
+            for order in [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {
+                let shape = order.map(|place| dims[place]);
+                let boundary = Boundary::new(DType::F32, &shape);
+                assert_eq!(boundary.is_ok(), allowed, "{shape:?}: {boundary:?}");
+                assert!(boundary.is_err() || dims[0] != 0 || boundary.is_ok_and(|boundary| boundary.n_bytes() == 0));
+            }
+        }
+        let error = Boundary::new(DType::F32, &[3, usize::MAX]).expect_err("too long").to_string();
+        assert!(error.contains(&usize::MAX.to_string()) && error.contains("at most 9223372036854775807"), "{error}");
+    }
 }

@@ -77,7 +77,7 @@ impl<'a> Exchange<'a> {
 }
 
 /// A send under way. Its buffer belongs to the endpoint until it was waited for. Dropped without that, the send goes on
-/// all the same and the endpoint lets the buffer go when it is complete; nobody learns whether it ever was.
+/// all the same, and the endpoint lets the buffer go when its bytes have left; nobody learns whether it ever arrived.
 #[derive(Debug)]
 #[must_use = "a send is complete only once it was waited for"]
 pub struct Sending(SendTicket);
@@ -89,6 +89,15 @@ impl Sending {
     /// As [`Endpoint::wait_send`].
     pub fn wait(self, endpoint: &mut Endpoint) -> Result<Buffer, CommError> {
         endpoint.wait_send(self.0)
+    }
+
+    /// The same, and has something done meanwhile until there is nothing more to do.
+    pub(super) fn wait_meanwhile<E: From<CommError>>(
+        self,
+        endpoint: &mut Endpoint,
+        meanwhile: impl FnMut(&mut Endpoint) -> Result<bool, E>,
+    ) -> Result<Buffer, E> {
+        endpoint.wait_send_meanwhile(self.0, meanwhile)
     }
 }
 
@@ -105,6 +114,20 @@ impl Receiving {
     /// As [`Endpoint::wait_recv`].
     pub fn wait(self, endpoint: &mut Endpoint) -> Result<Buffer, CommError> {
         endpoint.wait_recv(self.0)
+    }
+
+    /// Whether a wait would end at once.
+    pub(super) fn would_end(&self, endpoint: &mut Endpoint) -> bool {
+        endpoint.would_end(&self.0)
+    }
+
+    /// As [`Sending::wait_meanwhile`].
+    pub(super) fn wait_meanwhile<E: From<CommError>>(
+        self,
+        endpoint: &mut Endpoint,
+        meanwhile: impl FnMut(&mut Endpoint) -> Result<bool, E>,
+    ) -> Result<Buffer, E> {
+        endpoint.wait_recv_meanwhile(self.0, meanwhile)
     }
 }
 

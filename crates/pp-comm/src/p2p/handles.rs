@@ -53,6 +53,8 @@ pub(super) struct Incoming {
 
 #[derive(Debug)]
 enum State {
+    /// The shapes of a message before it are not there yet, so that nothing of this one can be asked for.
+    Queued,
     /// Its shapes are on their way; its tensors cannot be received before.
     Unsized(Receiving),
     Sized(Vec<(Part, Receiving)>),
@@ -60,7 +62,7 @@ enum State {
 }
 
 impl Incoming {
-    /// Posts the receive of a message, or of its shapes where these vary.
+    /// Posts the receive of a message of agreed shapes; where these vary, the message takes its place in a queue.
     pub(super) fn post(
         exchange: &mut Exchange<'_>,
         (direction, channel): (Direction, Channel),
@@ -68,19 +70,47 @@ impl Incoming {
         contents: &Contents,
     ) -> Result<Self, P2pError> {
         let state = if contents.varies() {
-            let boundary = shapes::boundary(contents.parts().len())?;
-            State::Unsized(exchange.receive(channel, Label::Shapes(envelope), boundary)?)
+            State::Queued
         } else {
             State::Sized(post_parts(exchange, channel, envelope, contents.parts().to_vec())?)
         };
         Ok(Self { direction, channel, envelope, state })
     }
 
-    /// Sees to it that its tensors can arrive: where shapes vary, waits for them. A failure stays, for whoever waits
-    /// next.
-    pub(super) fn size(&mut self, endpoint: &mut Endpoint, contents: &Contents) -> Result<(), P2pError> {
+    /// Whether its tensors cannot be received yet.
+    pub(super) const fn is_unsized(&self) -> bool {
+        matches!(self.state, State::Queued | State::Unsized(_))
+    }
+
+    /// Asks for its shapes, if that was not done: it is its turn.
+    pub(super) fn begin(&mut self, endpoint: &mut Endpoint, contents: &Contents) -> Result<(), P2pError> {
+        if matches!(self.state, State::Queued) {
+            let boundary = shapes::boundary(contents.parts().len())?;
+            let label = Label::Shapes(self.envelope);
+            self.state = State::Unsized(Exchange::begin(endpoint).receive(self.channel, label, boundary)?);
+        }
+        Ok(())
+    }
+
+    /// Whether to wait for its shapes would end at once.
+    pub(super) fn would_end(&self, endpoint: &mut Endpoint) -> bool {
+        match &self.state {
+            State::Queued => false,
+            State::Unsized(shapes) => shapes.would_end(endpoint),
+            State::Sized(_) | State::Failed(_) => true,
+        }
+    }
+
+    /// Once begun, sees to it that its tensors can arrive: where shapes vary, waits for them. A failure stays, for whoever
+    /// waits next.
+    pub(super) fn size(
+        &mut self,
+        endpoint: &mut Endpoint,
+        contents: &Contents,
+        meanwhile: impl FnMut(&mut Endpoint) -> Result<bool, P2pError>,
+    ) -> Result<(), P2pError> {
         match std::mem::replace(&mut self.state, State::Sized(Vec::new())) {
-            State::Unsized(shapes) => match self.sized(shapes, endpoint, contents) {
+            State::Unsized(shapes) => match self.sized(shapes, endpoint, contents, meanwhile) {
                 Ok(parts) => self.state = State::Sized(parts),
                 Err(error) => self.state = State::Failed(error),
             },
@@ -97,31 +127,37 @@ impl Incoming {
         shapes: Receiving,
         endpoint: &mut Endpoint,
         contents: &Contents,
+        meanwhile: impl FnMut(&mut Endpoint) -> Result<bool, P2pError>,
     ) -> Result<Vec<(Part, Receiving)>, P2pError> {
         let envelope = self.envelope;
-        let arrived = shapes.wait(endpoint).map_err(|error| match error {
-            CommError::WrongBoundary { label: Label::Shapes(_), ref expected, ref found, .. } => {
+        let arrived = shapes.wait_meanwhile(endpoint, meanwhile).map_err(|error| match error {
+            P2pError::Comm(CommError::WrongBoundary { label: Label::Shapes(_), ref expected, ref found, .. }) => {
                 match (shapes::n_items(expected), shapes::n_items(found)) {
                     (Some(agreed), Some(given)) => P2pError::Arity { envelope, agreed, given },
-                    _ => error.into(),
+                    _ => error,
                 }
             }
-            error => error.into(),
+            error => error,
         })?;
         let parts = shapes::decode(&arrived, contents, envelope)?;
         post_parts(&mut Exchange::begin(endpoint), self.channel, envelope, parts)
     }
 
-    /// Waits for its items.
-    pub(super) fn take(&mut self, endpoint: &mut Endpoint, contents: &Contents) -> Result<Vec<Item>, P2pError> {
-        self.size(endpoint, contents)?;
-        let State::Sized(parts) = std::mem::replace(&mut self.state, State::Sized(Vec::new())) else {
-            return Ok(Vec::new());
+    /// Waits for its items, once it is sized.
+    pub(super) fn take(
+        &mut self,
+        endpoint: &mut Endpoint,
+        mut meanwhile: impl FnMut(&mut Endpoint) -> Result<bool, P2pError>,
+    ) -> Result<Vec<Item>, P2pError> {
+        let parts = match std::mem::replace(&mut self.state, State::Sized(Vec::new())) {
+            State::Sized(parts) => parts,
+            State::Failed(error) => return Err(error),
+            State::Queued | State::Unsized(_) => return Ok(Vec::new()),
         };
         let (envelope, agreed) = (self.envelope, parts.len());
         let arrive = |(part, receive): (Part, Receiving)| {
-            let buffer = receive.wait(endpoint).map_err(|error| in_arity(error, envelope, agreed))?;
-            Ok(part.unpack(buffer)?)
+            let arrived = receive.wait_meanwhile(endpoint, &mut meanwhile);
+            Ok(part.unpack(arrived.map_err(|error| in_arity(error, envelope, agreed))?)?)
         };
         parts.into_iter().map(arrive).collect()
     }
@@ -135,22 +171,24 @@ fn post_parts(
 ) -> Result<Vec<(Part, Receiving)>, P2pError> {
     let n_parts = parts.len();
     let post = |(index, part): (usize, Part)| {
-        let receive = exchange.receive(channel, label(envelope, index, n_parts), part.boundary()?)?;
+        // The first may have turned out to be another already when the next is posted.
+        let receive = exchange.receive(channel, label(envelope, index, n_parts), part.boundary()?);
+        let receive = receive.map_err(|error| in_arity(error.into(), envelope, n_parts))?;
         Ok((part, receive))
     };
     parts.into_iter().enumerate().map(post).collect()
 }
 
 /// What it means when the first tensor of the right message has another number than expected.
-fn in_arity(error: CommError, envelope: Envelope, agreed: usize) -> P2pError {
+fn in_arity(error: P2pError, envelope: Envelope, agreed: usize) -> P2pError {
     match error {
-        CommError::WrongMessage {
+        P2pError::Comm(CommError::WrongMessage {
             expected: Label::Tensor { part: first, .. },
             found: Label::Tensor { envelope: of, part },
             ..
-        } if of == envelope && usize::from(first) + 1 == agreed => {
+        }) if of == envelope && usize::from(first) + 1 == agreed => {
             P2pError::Arity { envelope, agreed, given: usize::from(part) + 1 }
         }
-        error => error.into(),
+        error => error,
     }
 }

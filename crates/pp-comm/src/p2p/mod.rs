@@ -55,6 +55,7 @@ mod handles;
 mod outbox;
 mod ring;
 mod shapes;
+mod sizing;
 mod spec;
 
 pub use contents::{Contents, Item, Part};

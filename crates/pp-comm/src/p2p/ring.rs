@@ -14,9 +14,10 @@ use pp_schedule::lower::megatron::{OpKind, Overlap};
 
 use super::contents::Item;
 use super::error::P2pError;
-use super::exchange::Exchange;
+use super::exchange::{Exchange, Sending};
 use super::handles::{Incoming, RecvHandle, SendHandle, label};
 use super::shapes;
+use super::sizing::Sizing;
 use super::spec::{Outgoing, RingSpec, Tag};
 use crate::endpoint::Endpoint;
 use crate::message::{Envelope, Label};
@@ -51,16 +52,17 @@ struct Handles {
 /// One rank's place on the ring of a pipeline group.
 ///
 /// Calls meet those of the neighbours in the order in which they are made, per direction. Where shapes vary, they are
-/// sent ahead on the same channels; a message's tensors can only be received once its shapes are there, so that a wait
-/// for a send, and the next receive of a direction, first wait for the shapes of receives that were started before.
+/// sent ahead on the same channels; a message's tensors can only be received once its shapes are there. Every call and
+/// every wait of the communicator looks after that for all receives started before, of both directions, so that calls
+/// which complete with agreed shapes do so with varying ones. Between calls nobody does: a rank that waits for its peer
+/// by other means first waits for what it started here.
 ///
 /// After an error other than one about its arguments, the channels are out of step and the communicator is of no more
 /// use.
 #[derive(Debug)]
 pub struct RingComm {
     spec: RingSpec,
-    /// By direction: the last receive, if its shapes may not have been waited for.
-    unsized_receives: [Option<Rc<RefCell<Incoming>>>; 2],
+    sizing: Sizing,
 }
 
 impl RingComm {
@@ -71,7 +73,7 @@ impl RingComm {
     /// from one stage of a lone rank to the next.
     pub fn new(spec: RingSpec) -> Result<Self, P2pError> {
         spec.validate()?;
-        Ok(Self { spec, unsized_receives: [None, None] })
+        Ok(Self { spec, sizing: Sizing::default() })
     }
 
     /// `recv_forward`: the activation that a forward takes; none for the first stage.
@@ -222,10 +224,10 @@ impl RingComm {
     /// # Errors
     /// [`P2pError`].
     pub fn wait_send(&mut self, endpoint: &mut Endpoint, send: SendHandle) -> Result<(), P2pError> {
+        let Self { spec, sizing } = self;
         // The peer may wait for its own send first, whose receive here is not posted before its shapes are known.
-        self.size(endpoint, Direction::Forward)?;
-        self.size(endpoint, Direction::Backward)?;
-        Ok(send.frames.into_iter().try_for_each(|frame| frame.wait(endpoint).map(drop))?)
+        let wait = |frame: Sending| frame.wait_meanwhile(endpoint, |endpoint| sizing.advance(endpoint, spec)).map(drop);
+        send.frames.into_iter().try_for_each(wait)
     }
 
     /// Waits for a message whose receive a call started.
@@ -233,9 +235,9 @@ impl RingComm {
     /// # Errors
     /// [`P2pError`].
     pub fn wait_receive(&mut self, endpoint: &mut Endpoint, receive: RecvHandle) -> Result<Vec<Item>, P2pError> {
-        let mut incoming = receive.0.borrow_mut();
-        let contents = self.spec.contents(incoming.direction);
-        incoming.take(endpoint, contents)
+        let Self { spec, sizing } = self;
+        sizing.size(endpoint, spec, &receive.0)?;
+        receive.0.borrow_mut().take(endpoint, |endpoint| sizing.advance(endpoint, spec))
     }
 
     fn start(&mut self, endpoint: &mut Endpoint, call: Call, direction: Direction) -> Result<Started, P2pError> {
@@ -279,6 +281,7 @@ impl RingComm {
             self.spec.arriving(Direction::Forward, call.receive_previous)?,
             self.spec.arriving(Direction::Backward, call.receive_next)?,
         ];
+        self.sizing.advance(endpoint, &self.spec)?;
         let mut handles = Handles::default();
         for kind in self.spec.issue_order() {
             let direction = direction_of(kind);
@@ -323,24 +326,14 @@ impl RingComm {
         direction: Direction,
         envelope: Envelope,
     ) -> Result<RecvHandle, P2pError> {
-        // On one channel: the tensors of the receive before this one come before the shapes of this one.
-        self.size(endpoint, direction)?;
         let contents = self.spec.contents(direction);
         let channel = self.spec.arrival_channel(direction);
         let incoming = Incoming::post(&mut Exchange::begin(endpoint), (direction, channel), envelope, contents)?;
         let incoming = Rc::new(RefCell::new(incoming));
         if contents.varies() {
-            self.unsized_receives[direction as usize] = Some(Rc::clone(&incoming));
+            self.sizing.push(endpoint, &self.spec, &incoming)?;
         }
         Ok(RecvHandle(incoming))
-    }
-
-    /// Waits for the shapes of the last receive of a direction, if it has any to wait for.
-    fn size(&mut self, endpoint: &mut Endpoint, direction: Direction) -> Result<(), P2pError> {
-        match self.unsized_receives[direction as usize].take() {
-            Some(incoming) => incoming.borrow_mut().size(endpoint, self.spec.contents(direction)),
-            None => Ok(()),
-        }
     }
 }
 

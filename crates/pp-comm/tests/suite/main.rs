@@ -25,3 +25,4 @@ mod rendezvous;
 mod replay;
 mod speaker;
 mod toy;
+mod waits;

@@ -110,7 +110,7 @@ fn several_hosts_meet_by_a_rule_and_with_a_secret() {
 fn ranks_of_one_host_need_nothing_else() {
     for (variables, changes) in [
         (TORCHRUN, &[("LOCAL_WORLD_SIZE", "4"), ("LOCAL_RANK", "3"), ("GROUP_WORLD_SIZE", "1")][..]),
-        (SRUN, &[("SLURM_STEP_NODELIST", "gpu07"), ("SLURM_LOCALID", "2")]),
+        (SRUN, &[("SLURM_STEP_NODELIST", "gpu07"), ("SLURM_STEP_TASKS_PER_NODE", "4"), ("SLURM_LOCALID", "2")]),
         (MPIRUN, &[("OMPI_COMM_WORLD_LOCAL_SIZE", "4"), ("OMPI_COMM_WORLD_LOCAL_RANK", "2")]),
     ] {
         let config = within("--pp 4", &[variables, changes]).unwrap();

@@ -70,6 +70,29 @@ impl Core {
         }
     }
 
+    /// Whether a transfer is complete.
+    pub(super) fn has(&self, number: u64) -> bool {
+        match &self.work {
+            Work::Send(sending) => sending.has(number),
+            Work::Receive(receiving) => receiving.has(number),
+        }
+    }
+
+    /// Nobody will ask for this transfer's buffer.
+    pub(super) fn abandon(&mut self, number: u64) {
+        match &mut self.work {
+            Work::Send(sending) => sending.abandon(number),
+            Work::Receive(receiving) => receiving.abandon(number),
+        }
+    }
+
+    /// Whether the peer asks for what is to leave next.
+    pub(super) fn is_awaited(&mut self) -> bool {
+        let Work::Send(sending) = &mut self.work else { return false };
+        let awaited = sending.is_awaited(&mut self.pipe);
+        self.note(awaited.map_err(Stopped::from)).unwrap_or(false)
+    }
+
     /// Moves on, by about `quantum` bytes at most; whether anything moved. Nothing does after a fault.
     pub(super) fn advance(&mut self, quantum: usize) -> bool {
         if self.fault.is_some() {
@@ -139,6 +162,14 @@ impl Core {
         }
     }
 
+    #[cfg(test)]
+    pub(super) fn n_held(&self) -> usize {
+        match &self.work {
+            Work::Send(sending) => sending.n_held(),
+            Work::Receive(receiving) => receiving.n_held(),
+        }
+    }
+
     /// Whether all that was posted is complete.
     pub(super) fn is_settled(&self) -> bool {
         let Interest { read, write } = self.interest();
@@ -155,8 +186,12 @@ impl Core {
 }
 
 fn lost(rank: Rank, error: &io::Error) -> CommError {
+    // Which of these the system says depends on what was on the way when the peer left, and on the transport.
     let reason = match error.kind() {
-        io::ErrorKind::UnexpectedEof => "it closed the connection".to_owned(),
+        io::ErrorKind::UnexpectedEof
+        | io::ErrorKind::ConnectionReset
+        | io::ErrorKind::ConnectionAborted
+        | io::ErrorKind::BrokenPipe => "it closed the connection".to_owned(),
         _ => format!("the connection failed: {error}"),
     };
     CommError::PeerLost { rank, reason }

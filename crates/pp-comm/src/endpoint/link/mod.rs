@@ -9,7 +9,6 @@
 mod core;
 mod receiving;
 mod sending;
-mod spin;
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,10 +19,10 @@ use std::time::Duration;
 use pp_schedule::{Channel, Role};
 
 use self::core::Core;
-use self::spin::Spin;
 use crate::alarm::Alarm;
 use crate::deadline::Deadline;
 use crate::endpoint::pipe::{Parker, Pipe};
+use crate::endpoint::spin::Spin;
 use crate::error::{CommError, role_name};
 use crate::message::{Boundary, Buffer, Label};
 
@@ -80,6 +79,16 @@ impl Link {
         self.shared.lock().name()
     }
 
+    #[cfg(test)]
+    pub(super) fn n_held(&self) -> usize {
+        self.shared.lock().n_held()
+    }
+
+    #[cfg(test)]
+    pub(super) fn n_to_write(&self) -> usize {
+        self.shared.lock().n_to_write()
+    }
+
     /// Starts a send; gives its number.
     pub(super) fn post_send(&mut self, label: Label, buffer: Buffer) -> Result<u64, CommError> {
         self.post(|core| {
@@ -127,6 +136,23 @@ impl Link {
         done
     }
 
+    /// Whether a wait would end at once. Moves the link on, but does not wait.
+    pub(super) fn has_ended(&mut self, number: u64) -> Result<bool, CommError> {
+        let shared = Arc::clone(&self.shared);
+        let mut core = shared.attend();
+        if !core.advance(HELPING) {
+            core.look_for_end();
+        }
+        let ended = core.has(number) || core.fault(&shared.alarm).is_some();
+        self.leave(core)?;
+        Ok(ended)
+    }
+
+    /// Nobody will wait for this transfer.
+    pub(super) fn abandon(&self, number: u64) {
+        self.shared.lock().abandon(number);
+    }
+
     /// Leaves the link to the helper, which is called if there is something to do for it.
     fn leave(&mut self, core: MutexGuard<'_, Core>) -> Result<(), CommError> {
         let shared = &self.shared;
@@ -150,7 +176,7 @@ impl Link {
         Ok(())
     }
 
-    /// Ends the sending in good order, so that all that is complete arrives whatever becomes of this end.
+    /// Ends the sending in good order, so that all that was posted and is asked for arrives whatever becomes of this end.
     ///
     /// The destination may still tell of receives that nothing is sent for. On a connection that is closed already, such a
     /// word would have the system throw away what is still on its way there; so this waits until nothing is, for at most
@@ -160,7 +186,9 @@ impl Link {
             return;
         }
         let mut core = self.shared.attend();
-        let deadline = Deadline::after(if core.is_settled() { limit } else { limit.min(UNSETTLED) });
+        let limit = Deadline::after(limit);
+        self.shared.see_off(&mut core, limit);
+        let deadline = if core.is_settled() { limit } else { limit.at_most(UNSETTLED) };
         while !self.shared.alarm.has_rung() && core.pipe().still_sending() {
             let Some(left) = deadline.remaining() else { return };
             thread::sleep(LINGER.min(left));
@@ -229,6 +257,24 @@ impl Shared {
                 return found.map(Some);
             }
             if !moved {
+                self.parker.park(armed, core.interest(), NAP.min(left));
+            }
+        }
+    }
+
+    /// Writes all that was posted, as nobody else will: up to the limit what the peer asks for, but what it does not only
+    /// until nothing has moved for [`UNSETTLED`].
+    fn see_off(&self, core: &mut Core, limit: Deadline) {
+        let mut patience = limit.at_most(UNSETTLED);
+        while core.n_to_write() > 0 && !core.has_failed() && !self.alarm.has_rung() {
+            let armed = self.parker.arm();
+            let moved = core.advance(HELPING);
+            if moved || core.is_awaited() {
+                patience = limit.at_most(UNSETTLED);
+            }
+            let Some(left) = patience.remaining() else { return };
+            if !moved {
+                core.look_for_end();
                 self.parker.park(armed, core.interest(), NAP.min(left));
             }
         }

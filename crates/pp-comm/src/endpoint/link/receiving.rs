@@ -9,11 +9,11 @@ use std::io;
 use pp_schedule::Channel;
 use pp_shm::Filling;
 
-use crate::endpoint::arrival::check_arrival;
-use crate::endpoint::numbered::Numbered;
+use crate::arrival::check_arrival;
 use crate::endpoint::pipe::{Interest, Pipe};
 use crate::error::CommError;
 use crate::message::{Boundary, Buffer, HEADER_LEN, Incoming, Label, decode};
+use crate::numbered::Numbered;
 
 /// A receive that is not complete.
 #[derive(Debug)]
@@ -143,9 +143,24 @@ impl Receiving {
         self.n_waiting
     }
 
+    /// Whether a receive is complete.
+    pub(super) fn has(&self, number: u64) -> bool {
+        self.arrived.has(number)
+    }
+
+    /// Nobody will ask for this message: it is let go as soon as it has come.
+    pub(super) fn abandon(&mut self, number: u64) {
+        self.arrived.abandon(number);
+    }
+
     /// The message of a receive that is complete.
     pub(super) fn take(&mut self, number: u64) -> Option<Buffer> {
         self.arrived.take(number)
+    }
+
+    #[cfg(test)]
+    pub(super) fn n_held(&self) -> usize {
+        self.arrived.n_held()
     }
 
     /// What it waits for.

@@ -7,9 +7,9 @@
 use std::collections::VecDeque;
 use std::io;
 
-use crate::endpoint::numbered::Numbered;
 use crate::endpoint::pipe::{Interest, Pipe};
 use crate::message::{Buffer, HEADER_LEN, Label, encode};
+use crate::numbered::Numbered;
 
 /// A message on its way out.
 #[derive(Debug)]
@@ -37,6 +37,8 @@ pub(super) struct Sending {
     queue: VecDeque<Frame>,
     /// Buffers whose bytes have left, until they are taken back.
     written: Numbered<Buffer>,
+    /// Bytes of all frames in the queue that wait to leave.
+    n_waiting: usize,
     n_granted: u64,
 }
 
@@ -44,7 +46,9 @@ impl Sending {
     /// Takes over a buffer; gives the send's number.
     pub(super) fn post(&mut self, label: Label, buffer: Buffer) -> u64 {
         let header = encode(label, buffer.boundary());
-        self.queue.push_back(Frame { header, buffer, written: 0 });
+        let frame = Frame { header, buffer, written: 0 };
+        self.n_waiting += frame.len();
+        self.queue.push_back(frame);
         self.n_posted() - 1
     }
 
@@ -53,8 +57,17 @@ impl Sending {
     }
 
     /// The bytes that wait to leave.
-    pub(super) fn n_waiting(&self) -> usize {
-        self.queue.iter().map(|frame| frame.len() - frame.written).sum()
+    pub(super) const fn n_waiting(&self) -> usize {
+        self.n_waiting
+    }
+
+    /// Whether the receive of what is to leave next was posted, looked at anew.
+    pub(super) fn is_awaited(&mut self, pipe: &mut Pipe) -> io::Result<bool> {
+        let next = self.written.n_come();
+        if self.n_granted <= next {
+            self.n_granted = pipe.granted(self.n_granted, next + 1)?;
+        }
+        Ok(self.n_granted > next)
     }
 
     /// Moves on, by about `quantum` bytes at most; whether anything moved.
@@ -83,6 +96,7 @@ impl Sending {
             }
             moved += n;
             frame.written += n;
+            self.n_waiting -= n;
             if frame.written == frame.len()
                 && let Some(frame) = self.queue.pop_front()
             {
@@ -92,9 +106,24 @@ impl Sending {
         Ok(moved)
     }
 
+    /// Whether a send is complete.
+    pub(super) fn has(&self, number: u64) -> bool {
+        number < self.n_granted && self.written.has(number)
+    }
+
+    /// Nobody will ask for this buffer: it is let go as soon as its bytes have left.
+    pub(super) fn abandon(&mut self, number: u64) {
+        self.written.abandon(number);
+    }
+
     /// The buffer of a send that is complete.
     pub(super) fn take(&mut self, number: u64) -> Option<Buffer> {
         if number < self.n_granted { self.written.take(number) } else { None }
+    }
+
+    #[cfg(test)]
+    pub(super) fn n_held(&self) -> usize {
+        self.written.n_held()
     }
 
     /// What it waits for.

@@ -6,7 +6,7 @@ use crate::error::CommError;
 use crate::message::{Boundary, Label};
 
 /// Checks which message it is first, then its type and shape.
-pub(super) fn check_arrival(
+pub(crate) fn check_arrival(
     channel: Channel,
     (expected, agreed): (Label, &Boundary),
     (found, sent): (Label, &Boundary),
