@@ -3,7 +3,7 @@
 //! The rooms, from the ground up (each uses only those above it in this list):
 //!
 //! - [`Buffer`], [`Boundary`], [`Envelope`]: what travels, and the contract it must fulfil;
-//! - [`CommError`]: what can go wrong between ranks; nothing blocks without a deadline, and every error names the ranks;
+//! - [`CommError`]: what can go wrong between ranks; nothing blocks without a deadline, and errors between ranks name them;
 //! - [`flight`]: what a rank did last, records of it, and which rank and action a failure came from;
 //! - [`Endpoint`]: a rank's ends of the program's channels, in memory ([`memory_fabric`]), in memory shared between processes, or
 //!   over sockets;

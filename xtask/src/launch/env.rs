@@ -1,8 +1,9 @@
 //! What a rank finds in its environment.
 
-use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+
+use pp_comm::Secret;
 
 const RANK: &str = "PP_RANK";
 const WORLD_SIZE: &str = "PP_WORLD_SIZE";
@@ -28,18 +29,6 @@ pub(crate) struct World<'a> {
     pub(crate) flight_dir: PathBuf,
 }
 
-/// A run's secret, as the ranks are told it.
-pub(crate) struct Secret(String);
-
-impl Secret {
-    /// One that nobody knows yet.
-    pub(crate) fn generate() -> std::io::Result<Self> {
-        let mut bytes = [0; 32];
-        std::fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
-        Ok(Self(bytes.iter().map(|byte| format!("{byte:02x}")).collect()))
-    }
-}
-
 impl World<'_> {
     /// Tells a process that it is `rank`, and to watch its standard input.
     pub(crate) fn tell(&self, command: &mut Command, rank: usize) {
@@ -49,21 +38,10 @@ impl World<'_> {
             .env(RENDEZVOUS_FILE, self.scratch.join("rank0"))
             .env(STDIN_GUARD, "1")
             .env(LAUNCHER, "flags")
-            .env(SECRET, &self.secret.0)
+            .env(SECRET, self.secret.to_hex())
             .env(FLIGHT_DIR, &self.flight_dir);
         for other in OTHERS {
             command.env_remove(other);
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_run_has_another_secret() {
-        let [a, b] = [(); 2].map(|()| Secret::generate().unwrap().0);
-        assert!(a != b && [a, b].iter().all(|hex| hex.len() == 64 && hex.bytes().all(|byte| byte.is_ascii_hexdigit())));
     }
 }

@@ -27,9 +27,10 @@ use std::process::{Command, Output};
 use std::time::Duration;
 
 use anyhow::Context;
+use pp_comm::Secret;
 
 pub(crate) use args::LaunchArgs;
-use env::{Secret, World};
+use env::World;
 use failure::Ended;
 use ranks::Job;
 use scratch::ScratchDir;
