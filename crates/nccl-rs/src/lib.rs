@@ -1,14 +1,56 @@
-//! NCCL for Rust: what is here so far, and what is to come.
+//! NCCL for Rust: safe, non-blocking communicators over CUDA streams.
 //!
-//! So far this crate finds NCCL at run time and says which version it is (`runtime_version`, behind the feature
-//! `nccl`), without a panic on a machine that has none. The communicators are not here yet: non-blocking init with a
-//! deadline, groups that cannot outlive their buffers, send and receive on a stream, async-error polling, abort
-//! (`docs/adr/0005-nccl-rs.md` says why a crate of its own). Nothing in it has run on a GPU.
+//! Behind the feature `nccl`; without it there is only [`Version`].
+//!
+//! - [`Device`], [`Stream`], [`Event`]: where work is queued and what orders it;
+//! - [`DeviceMemory`], [`DeviceBytes`]: memory that an operation may use, kept alive until the operation is done;
+//! - [`UniqueId`], [`CommConfig`], [`Comm`]: communicators, made with a deadline, polled for errors, aborted from any thread;
+//! - [`Group`], [`InFlight`]: operations that are launched together, and what they hold until they are complete;
+//! - [`NcclError`]: what went wrong, with NCCL's code, text and last error.
 
 #[cfg(feature = "nccl")]
-mod runtime;
+mod comm;
+#[cfg(feature = "nccl")]
+mod config;
+#[cfg(feature = "nccl")]
+mod device;
+#[cfg(feature = "nccl")]
+mod error;
+#[cfg(feature = "nccl")]
+mod event;
+#[cfg(feature = "nccl")]
+mod group;
+#[cfg(feature = "nccl")]
+mod id;
+#[cfg(feature = "nccl")]
+mod in_flight;
+#[cfg(feature = "nccl")]
+mod kinds;
+#[cfg(feature = "nccl")]
+mod library;
+#[cfg(feature = "nccl")]
+mod memory;
+#[cfg(feature = "nccl")]
+mod stream;
 mod version;
 
 #[cfg(feature = "nccl")]
-pub use runtime::{RuntimeError, runtime_version};
+pub use {
+    comm::{AbortHandle, Comm, CommStatus},
+    config::CommConfig,
+    device::Device,
+    error::NcclError,
+    event::Event,
+    group::Group,
+    id::UniqueId,
+    in_flight::InFlight,
+    kinds::{DataType, ReduceOp},
+    library::{require_version, runtime_version},
+    memory::{DeviceBytes, DeviceMemory},
+    stream::Stream,
+};
 pub use version::Version;
+
+/// cudarc, whose contexts, streams and slices this crate works with.
+#[cfg(feature = "nccl")]
+pub use cudarc;
