@@ -1,9 +1,11 @@
 //! A test double of the CUDA driver and of NCCL on host memory: one shared library with the C names of both.
 //!
-//! Rooms, each using only those above it: [`clock`], [`job`], [`report`], [`driver`], [`abi`].
+//! Rooms, each using only those above it: [`clock`], [`job`], [`report`], [`place`], [`race`], [`driver`], [`abi`].
 
 pub mod abi;
 pub mod clock;
 pub mod driver;
 pub mod job;
+pub mod place;
+pub mod race;
 pub mod report;
