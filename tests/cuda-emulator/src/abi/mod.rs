@@ -1,1 +1,3 @@
 //! The C names.
+
+pub mod nccl;
