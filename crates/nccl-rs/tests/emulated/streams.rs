@@ -31,7 +31,10 @@ fn bytes_come_back_from_the_device() {
             assert_eq!(memory.to_host(&stream, LIMIT).unwrap(), bytes);
         }
         assert_eq!(DeviceBytes::new(&stream, 0).unwrap().n_bytes(), 0);
-        assert!(matches!(DeviceBytes::new(&stream, usize::MAX), Err(NcclError::Cuda { .. } | NcclError::Misuse { .. })));
+        assert!(matches!(
+            DeviceBytes::new(&stream, usize::MAX),
+            Err(NcclError::Cuda { .. } | NcclError::Misuse { .. })
+        ));
     });
 }
 

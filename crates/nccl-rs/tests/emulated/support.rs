@@ -3,8 +3,8 @@
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
 use std::sync::mpsc::{self, Sender};
+use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 use std::{env, thread};
 
@@ -163,13 +163,18 @@ impl Rank {
     }
 }
 
-/// Runs ranks as threads.
+/// Runs ranks as threads, once all have a communicator: one that leaves at once may fail what the others are still making.
 pub(crate) fn ranks(n_ranks: usize, body: impl Fn(Rank) + Sync) {
     let id = UniqueId::new().unwrap();
+    let all_have_one = Barrier::new(n_ranks);
     thread::scope(|scope| {
         for rank in 0..n_ranks {
-            let body = &body;
-            scope.spawn(move || body(Rank::new(id, n_ranks, rank)));
+            let (body, all_have_one) = (&body, &all_have_one);
+            scope.spawn(move || {
+                let rank = Rank::new(id, n_ranks, rank);
+                all_have_one.wait();
+                body(rank);
+            });
         }
     });
 }
@@ -222,7 +227,8 @@ impl Drop for Started {
 }
 
 fn from_hex(text: &str) -> UniqueId {
-    let bytes: Vec<u8> = (0..text.len()).step_by(2).map(|at| u8::from_str_radix(&text[at..at + 2], 16).unwrap()).collect();
+    let bytes: Vec<u8> =
+        (0..text.len()).step_by(2).map(|at| u8::from_str_radix(&text[at..at + 2], 16).unwrap()).collect();
     UniqueId::from_bytes(bytes.try_into().unwrap())
 }
 
