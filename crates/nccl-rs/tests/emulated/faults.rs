@@ -131,3 +131,13 @@ fn an_older_nccl_does_what_it_can() {
         assert_eq!(alone(&config).unwrap_err(), too_old);
     });
 }
+
+#[test]
+fn a_host_that_has_only_the_names_with_versions_works() {
+    Case::new("faults::a_host_that_has_only_the_names_with_versions_works")
+        .only_names(&["libcuda.so.1", "libnccl.so.2"])
+        .run(|| {
+            assert!(runtime_version().is_ok());
+            alone(&CommConfig::default()).unwrap().finalize(LIMIT).unwrap();
+        });
+}
