@@ -5,13 +5,13 @@
 //!
 //! What there is, each using only what stands above it:
 //!
-//! - [`NcclError`]: what went wrong, with NCCL's code, text and last error; [`Version`];
+//! - `NcclError`: what went wrong, with NCCL's code, text and last error; [`Version`];
 //! - `poll`, `driver`: waiting with a deadline; the driver's functions;
-//! - [`Device`], [`Event`], `pinned`, [`Stream`]: where work is queued and what orders it;
-//! - `parked`, [`DeviceMemory`], [`DeviceBytes`]: memory that an operation may use, kept alive until the operation is done;
-//! - [`DataType`], [`ReduceOp`], `library`, [`CommConfig`], [`UniqueId`]: NCCL's functions, and what they take;
-//! - `state`, [`Comm`], [`AbortHandle`]: communicators, made with a deadline, polled for errors, aborted from any thread;
-//! - [`InFlight`], [`Group`]: operations that are launched together, and what they hold until they are complete.
+//! - `Device`, `Event`, `pinned`, `Stream`: where work is queued and what orders it;
+//! - `parked`, `DeviceMemory`, `DeviceBytes`: memory that an operation may use, kept alive until the operation is done;
+//! - `DataType`, `ReduceOp`, `library`, `CommConfig`, `UniqueId`: NCCL's functions, and what they take;
+//! - `state`, `Comm`, `AbortHandle`: communicators, made with a deadline, polled for errors, aborted from any thread;
+//! - `InFlight`, `Group`: operations that are launched together, and what they hold until they are complete.
 
 #[cfg(feature = "nccl")]
 mod comm;
