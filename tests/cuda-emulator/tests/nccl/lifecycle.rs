@@ -144,10 +144,8 @@ fn blocking_ones_are_ready_when_the_call_or_its_group_is_over() {
         result(unsafe { nccl::ncclCommInitRank(comm, 2, id, rank as c_int) }).unwrap();
     }
     result(nccl::ncclGroupEnd()).unwrap();
-    for comm in comms {
-        assert_eq!(status(comm), Code::Success);
-        result(nccl::ncclCommAbort(comm)).unwrap();
-    }
+    assert_eq!(comms.map(status), [Code::Success; 2]);
+    comms.into_iter().for_each(|comm| result(nccl::ncclCommAbort(comm)).unwrap());
 }
 
 fn split(rank: &Rank, color: c_int, key: c_int) -> Option<Rank> {
