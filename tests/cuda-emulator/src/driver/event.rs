@@ -10,7 +10,6 @@ use super::queue::{self, Order, bad_handle};
 use super::state::{Event, State, state};
 use super::wait::wait_here;
 use super::{current, host, process};
-use crate::fault;
 use crate::place::Place;
 
 fn find(state: &State, handle: usize) -> Result<&Event, Error> {
@@ -68,9 +67,6 @@ pub fn record_event(event: usize, stream: usize) -> Result<(), Error> {
 /// An unknown event or stream, a context that failed.
 pub fn wait_event(stream: usize, event: usize) -> Result<(), Error> {
     let recorded = find(&state(), event)?.recorded.clone();
-    if fault::skips_event_wait() {
-        return Ok(());
-    }
     let order = Order { waits_for: recorded.into_iter().collect(), ..Order::nothing("cuStreamWaitEvent") };
     queue::put(stream, order).map(drop)
 }
