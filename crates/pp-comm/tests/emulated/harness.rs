@@ -1,0 +1,148 @@
+//! A body of work, done by every rank of a run in a process of its own.
+
+use std::net::TcpListener;
+use std::time::Duration;
+
+use pp_comm::{Host, HostSpec, JoinSpec, Member, Transports, join};
+use pp_schedule::{Channel, Rank};
+use rustix::process::{Signal, set_parent_process_death_signal};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::common::{HEARTBEAT, Kind, PATIENCE};
+use crate::place::{self, Part, Place};
+use crate::ranks::{self, Dir, End, Ended, VERDICT};
+
+/// The longest that a run may take, on a loaded machine; none that passes takes it.
+const LIMIT: Duration = Duration::from_secs(180);
+
+/// Where the emulator writes what it finds.
+const REPORT: &str = "CUDA_EMULATOR_REPORT";
+
+/// A run to be made.
+#[derive(Clone, Debug)]
+pub(crate) struct Run<'a> {
+    pub(crate) kind: Kind,
+    pub(crate) n_ranks: u32,
+    pub(crate) channels: &'a [Channel],
+    /// For all waits, and for the rendezvous.
+    pub(crate) deadline: Duration,
+    /// What the processes find in their environment.
+    pub(crate) env: Vec<(String, String)>,
+}
+
+/// What became of a run.
+#[derive(Debug)]
+pub(crate) struct Outcome {
+    /// By rank.
+    pub(crate) ended: Ended,
+    /// What the emulator found.
+    pub(crate) report: String,
+}
+
+/// A rank's seat.
+#[derive(Debug)]
+pub(crate) struct Seat {
+    pub(crate) member: Member,
+}
+
+impl<'a> Run<'a> {
+    pub(crate) fn new(kind: Kind, n_ranks: u32, channels: &'a [Channel]) -> Self {
+        Self { kind, n_ranks, channels, deadline: PATIENCE, env: Vec::new() }
+    }
+
+    /// Has every rank do `body`; gives what they gave, in the order of ranks.
+    ///
+    /// # Panics
+    /// When a rank does not end in good order, or the emulator finds something.
+    pub(crate) fn all<R: Serialize + DeserializeOwned>(&self, body: impl Fn(Seat) -> R) -> Vec<R> {
+        let given = self.within(body, |outcome| {
+            let said = outcome.ended.ends.iter().map(|end| match end {
+                End::Said(text) => serde_json::from_str(text).expect("what a rank says is JSON"),
+                other => panic!("{self:?}: a rank ended so: {other:?}\n{}{}", outcome.ended.words, outcome.report),
+            });
+            let said: Vec<serde_json::Value> = said.collect();
+            assert_eq!(outcome.report, "", "{self:?}: the emulator found something\n{}", outcome.ended.words);
+            said
+        });
+        given.into_iter().map(|value| serde_json::from_value(value).expect("what the rank gave")).collect()
+    }
+
+    /// Has every rank do `body`, however that ends; `look` makes something of it.
+    pub(crate) fn within<R: Serialize, T: Serialize + DeserializeOwned>(
+        &self,
+        body: impl Fn(Seat) -> R,
+        look: impl FnOnce(Outcome) -> T,
+    ) -> T {
+        let place = Place::of_run();
+        let Some(part) = place::part() else {
+            let given = look(self.start(&place));
+            place::keep(place, serde_json::to_value(&given).expect("JSON"));
+            return given;
+        };
+        if part.place == place {
+            self.take(part, body);
+        }
+        match part.given_by(&place) {
+            Some(value) => serde_json::from_value(value).expect("what the run gave"),
+            // Another thread of this process has the part.
+            None => loop {
+                std::thread::park();
+            },
+        }
+    }
+
+    /// In the test's process: starts the ranks' and waits for them.
+    fn start(&self, place: &Place) -> Outcome {
+        let dir = Dir::new();
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let spec = HostSpec {
+            n_ranks: self.n_ranks,
+            certificates: Vec::new(),
+            deadline: self.deadline,
+            heartbeat: HEARTBEAT,
+            secret: None,
+            run_name: String::new(),
+        };
+        let host = Host::spawn(listener, spec).expect("a host");
+        let part = |rank| {
+            let (place, given) = (place.clone(), place::given_in(place.test()));
+            Part { place, rank, host: host.address(), dir: dir.path().to_owned(), given }
+        };
+        let parts: Vec<Part> = (0..self.n_ranks).map(part).collect();
+        let report = dir.path().join("report");
+        let mut env = vec![(REPORT.to_owned(), report.display().to_string())];
+        env.extend(self.env.iter().cloned());
+        let ended = ranks::run(&parts, &env, LIMIT);
+        // Whether they left in good order is for their processes to say.
+        let _ = host.wait(PATIENCE);
+        Outcome { ended, report: std::fs::read_to_string(report).unwrap_or_default() }
+    }
+
+    /// In a rank's process: does its part, says what comes of it, and ends.
+    fn take<R: Serialize>(&self, part: &Part, body: impl Fn(Seat) -> R) -> ! {
+        set_parent_process_death_signal(Some(Signal::KILL)).expect("it can be asked for");
+        let given = body(self.seat(part));
+        println!("{VERDICT}{}", serde_json::to_string(&given).expect("JSON"));
+        std::process::exit(0)
+    }
+
+    fn seat(&self, part: &Part) -> Seat {
+        let spec = JoinSpec {
+            host: part.host.into(),
+            rank: Rank(part.rank),
+            n_ranks: self.n_ranks,
+            fingerprints: Vec::new(),
+            channels: self.channels.to_vec(),
+            deadline: self.deadline,
+            heartbeat: HEARTBEAT,
+            transports: Transports::Auto,
+            rough: None,
+            terms: 0,
+            secret: None,
+            run_name: String::new(),
+        };
+        let member = join(&spec).unwrap_or_else(|error| panic!("rank {} cannot join: {error}", part.rank)).member;
+        Seat { member }
+    }
+}
