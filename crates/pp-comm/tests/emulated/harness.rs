@@ -13,7 +13,7 @@ use crate::common::{HEARTBEAT, Kind, PATIENCE};
 use crate::place::{self, Part, Place};
 use crate::ranks::{self, Dir, End, Ended, VERDICT};
 
-/// The longest that a run may take, on a loaded machine; none that passes takes it.
+/// The longest that a run may take, on a loaded machine.
 const LIMIT: Duration = Duration::from_secs(180);
 
 /// Where the emulator writes what it finds.
@@ -27,8 +27,12 @@ pub(crate) struct Run<'a> {
     pub(crate) channels: &'a [Channel],
     /// For all waits, and for the rendezvous.
     pub(crate) deadline: Duration,
+    /// How long a rank may be silent.
+    pub(crate) heartbeat: Duration,
     /// What the processes find in their environment.
     pub(crate) env: Vec<(String, String)>,
+    /// The longest that it may take; none that passes takes it.
+    pub(crate) limit: Duration,
 }
 
 /// What became of a run.
@@ -48,7 +52,7 @@ pub(crate) struct Seat {
 
 impl<'a> Run<'a> {
     pub(crate) fn new(kind: Kind, n_ranks: u32, channels: &'a [Channel]) -> Self {
-        Self { kind, n_ranks, channels, deadline: PATIENCE, env: Vec::new() }
+        Self { kind, n_ranks, channels, deadline: PATIENCE, heartbeat: HEARTBEAT, env: Vec::new(), limit: LIMIT }
     }
 
     /// Has every rank do `body`; gives what they gave, in the order of ranks.
@@ -100,7 +104,7 @@ impl<'a> Run<'a> {
             n_ranks: self.n_ranks,
             certificates: Vec::new(),
             deadline: self.deadline,
-            heartbeat: HEARTBEAT,
+            heartbeat: self.heartbeat,
             secret: None,
             run_name: String::new(),
         };
@@ -113,7 +117,7 @@ impl<'a> Run<'a> {
         let report = dir.path().join("report");
         let mut env = vec![(REPORT.to_owned(), report.display().to_string())];
         env.extend(self.env.iter().cloned());
-        let ended = ranks::run(&parts, &env, LIMIT);
+        let ended = ranks::run(&parts, &env, self.limit);
         // Whether they left in good order is for their processes to say.
         let _ = host.wait(PATIENCE);
         Outcome { ended, report: std::fs::read_to_string(report).unwrap_or_default() }
@@ -135,7 +139,7 @@ impl<'a> Run<'a> {
             fingerprints: Vec::new(),
             channels: self.channels.to_vec(),
             deadline: self.deadline,
-            heartbeat: HEARTBEAT,
+            heartbeat: self.heartbeat,
             transports: Transports::Auto,
             rough: None,
             terms: 0,
