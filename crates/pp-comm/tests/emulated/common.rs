@@ -9,6 +9,7 @@ use pp_schedule::Channel;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::gpu::Way;
 use crate::harness::Run;
 use crate::place::{self, ITEM, Place};
 
@@ -26,6 +27,8 @@ const PAUSE: Duration = Duration::from_millis(1);
 pub(crate) enum Kind {
     /// Without a device.
     Socket,
+    /// Over NCCL.
+    Nccl(Way),
 }
 
 impl Kind {
@@ -35,8 +38,8 @@ impl Kind {
     }
 }
 
-/// Every kind that the same body must pass on.
-pub(crate) const EVERY: [Kind; 1] = [Kind::Socket];
+/// Every kind that the same body must pass on. On one communicator for all channels it cannot: one channel waits for another.
+pub(crate) const EVERY: [Kind; 1] = [Kind::Nccl(Way::HOST)];
 
 /// Runs `body` for every rank of a new fabric, each in a process of its own; gives the results in rank order.
 pub(crate) fn run<R: Serialize + DeserializeOwned>(

@@ -4,6 +4,8 @@
 use pp_schedule::lower::Policy;
 use pp_schedule::{GPipeBackward, ScheduleConfig, ScheduleKind, ScheduleSpec, VerifiedProgram, verify};
 
+use crate::random::Random;
+
 /// A program and what it is called.
 pub(crate) struct Case {
     pub(crate) name: String,
@@ -43,6 +45,21 @@ pub(crate) fn cases(pp: u32, vp: u32) -> Vec<Case> {
     add("GPipe, ascending".to_owned(), Policy::Lanes, &ScheduleSpec { gpipe_backward: ascending, ..gpipe.clone() });
     for (name, policy) in Policy::ALL.into_iter().skip(1) {
         add(format!("GPipe by {name}"), policy, &gpipe);
+    }
+    cases
+}
+
+/// How many of a size's programs are tried where not all are.
+const SOME: usize = 5;
+
+/// Some of the programs, chosen by a seed; all where `PP_EMULATED_ALL` says so.
+pub(crate) fn thinned(mut cases: Vec<Case>, (pp, vp): (u32, u32)) -> Vec<Case> {
+    if std::env::var_os("PP_EMULATED_ALL").is_some_and(|value| value == "1") {
+        return cases;
+    }
+    let mut random = Random::new(u64::from(10 * pp + vp));
+    while cases.len() > SOME {
+        cases.remove(random.below(cases.len() as u64) as usize);
     }
     cases
 }

@@ -15,6 +15,9 @@ pub(crate) const VERDICT: &str = "verdict: ";
 /// Pause between two looks at the processes.
 const PAUSE: Duration = Duration::from_millis(2);
 
+/// What processes find in their environment: all, or that of one rank.
+pub(crate) type Variable = (Option<u32>, &'static str, String);
+
 /// How a rank's process ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum End {
@@ -36,12 +39,13 @@ struct Process {
 
 impl Process {
     /// Has this binary take a part.
-    fn start(part: &Part, env: &[(String, String)]) -> Self {
+    fn start(part: &Part, env: &[Variable]) -> Self {
         let file = part.dir.join(format!("part-{}", part.rank));
         std::fs::write(&file, serde_json::to_string(part).expect("a part is JSON")).expect("a file of the run's own");
         let mut command = Command::new(std::env::current_exe().expect("this binary"));
         command.args(["--exact", part.place.test(), "--include-ignored", "--nocapture"]);
-        command.env(MARK, file).envs(env.iter().cloned()).env("RUST_BACKTRACE", "0");
+        let mine = env.iter().filter(|(rank, ..)| rank.is_none_or(|rank| rank == part.rank));
+        command.env(MARK, file).envs(mine.map(|(_, name, value)| (name, value))).env("RUST_BACKTRACE", "0");
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("started");
         let (out, err) = (child.stdout.take().expect("piped"), child.stderr.take().expect("piped"));
@@ -133,7 +137,7 @@ pub(crate) struct Ended {
 ///
 /// # Panics
 /// With all that they said when that takes longer than `limit`.
-pub(crate) fn run(parts: &[Part], env: &[(String, String)], limit: Duration) -> Ended {
+pub(crate) fn run(parts: &[Part], env: &[Variable], limit: Duration) -> Ended {
     let start = Instant::now();
     let mut processes: Vec<Process> = parts.iter().map(|part| Process::start(part, env)).collect();
     let mut times = vec![None; parts.len()];
