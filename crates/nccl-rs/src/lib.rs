@@ -15,6 +15,8 @@ mod config;
 #[cfg(feature = "nccl")]
 mod device;
 #[cfg(feature = "nccl")]
+mod driver;
+#[cfg(feature = "nccl")]
 mod error;
 #[cfg(feature = "nccl")]
 mod event;
@@ -31,12 +33,21 @@ mod library;
 #[cfg(feature = "nccl")]
 mod memory;
 #[cfg(feature = "nccl")]
+mod parked;
+#[cfg(feature = "nccl")]
+mod pinned;
+#[cfg(feature = "nccl")]
+mod poll;
+#[cfg(feature = "nccl")]
+mod state;
+#[cfg(feature = "nccl")]
 mod stream;
 mod version;
 
+pub use version::Version;
 #[cfg(feature = "nccl")]
 pub use {
-    comm::{AbortHandle, Comm, CommStatus},
+    comm::{AbortHandle, Comm},
     config::CommConfig,
     device::Device,
     error::NcclError,
@@ -46,10 +57,10 @@ pub use {
     in_flight::InFlight,
     kinds::{DataType, ReduceOp},
     library::{require_version, runtime_version},
-    memory::{DeviceBytes, DeviceMemory},
+    memory::{DeviceBytes, DeviceMemory, Shared},
+    state::CommStatus,
     stream::Stream,
 };
-pub use version::Version;
 
 /// cudarc, whose contexts, streams and slices this crate works with.
 #[cfg(feature = "nccl")]
