@@ -35,6 +35,8 @@ mod memory;
 #[cfg(feature = "nccl")]
 mod parked;
 #[cfg(feature = "nccl")]
+mod part;
+#[cfg(feature = "nccl")]
 mod pinned;
 #[cfg(feature = "nccl")]
 mod poll;
@@ -58,6 +60,7 @@ pub use {
     kinds::{DataType, ReduceOp},
     library::{require_version, runtime_version},
     memory::{DeviceBytes, DeviceMemory, Shared},
+    part::DevicePart,
     state::CommStatus,
     stream::Stream,
 };

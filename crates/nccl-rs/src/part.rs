@@ -1,15 +1,15 @@
 //! A part of memory on a GPU.
 
 use std::ops::Range;
-use std::sync::Arc;
 
 use crate::error::NcclError;
-use crate::memory::DeviceMemory;
+use crate::memory::{DeviceMemory, Shared};
+use crate::stream::Stream;
 
 /// Some of the bytes of a piece of memory, which it keeps alive: to send from the middle of a buffer, or to receive into it.
 #[derive(Clone, Debug)]
 pub struct DevicePart {
-    whole: Arc<dyn DeviceMemory>,
+    whole: Shared,
     start: u64,
     n_bytes: usize,
 }
@@ -19,7 +19,7 @@ impl DevicePart {
     ///
     /// # Errors
     /// [`NcclError::Misuse`] for a range that is not within the memory.
-    pub fn new(whole: Arc<dyn DeviceMemory>, bytes: Range<usize>) -> Result<Self, NcclError> {
+    pub fn new(whole: Shared, bytes: Range<usize>) -> Result<Self, NcclError> {
         let n_bytes = whole.n_bytes();
         if bytes.start > bytes.end || bytes.end > n_bytes {
             let reason = format!("bytes {bytes:?} are asked for, but the memory has {n_bytes}");
@@ -30,7 +30,7 @@ impl DevicePart {
     }
 
     /// The memory that it is a part of.
-    pub const fn whole(&self) -> &Arc<dyn DeviceMemory> {
+    pub const fn whole(&self) -> &Shared {
         &self.whole
     }
 }
@@ -46,10 +46,16 @@ unsafe impl DeviceMemory for DevicePart {
     fn n_bytes(&self) -> usize {
         self.n_bytes
     }
+
+    fn freed_on(&self) -> Option<Stream> {
+        self.whole.freed_on()
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
 
     /// Memory at an address that nothing reads or writes.
@@ -69,7 +75,7 @@ mod tests {
 
     #[test]
     fn a_part_lies_within_its_whole_or_is_refused() {
-        let whole: Arc<dyn DeviceMemory> = Arc::new(Somewhere);
+        let whole: Shared = Arc::new(Somewhere);
         let part = |bytes| DevicePart::new(Arc::clone(&whole), bytes).map(|part| (part.address(), part.n_bytes()));
         assert_eq!(part(0..64), Ok((0x1000, 64)));
         assert_eq!(part(8..24), Ok((0x1008, 16)));

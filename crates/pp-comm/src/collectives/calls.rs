@@ -6,27 +6,39 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use nccl_rs::{DeviceMemory, DevicePart, NcclError};
+use nccl_rs::{DevicePart, NcclError, Shared};
 
 use super::error::GroupError;
 use super::shares;
 use crate::error::CommError;
 use crate::message::{Boundary, Buffer, BufferError, DType};
 
-/// Memory on a device.
-pub(super) type Shared = Arc<dyn DeviceMemory>;
-
 /// What a collective is to do.
 #[derive(Debug)]
 pub(super) enum Task {
     /// By the sum of something that every rank has a value for.
-    Barrier { given: Buffer },
-    AllGather { given: Buffer },
+    Barrier {
+        given: Buffer,
+    },
+    AllGather {
+        given: Buffer,
+    },
     /// Of a share of `whole` from each.
-    Join { given: Buffer, whole: Boundary },
-    ReduceScatter { given: Buffer },
-    AllReduce { given: Buffer },
-    Broadcast { root: usize, boundary: Boundary, given: Option<Buffer> },
+    Join {
+        given: Buffer,
+        whole: Boundary,
+    },
+    ReduceScatter {
+        given: Buffer,
+    },
+    AllReduce {
+        given: Buffer,
+    },
+    Broadcast {
+        root: usize,
+        boundary: Boundary,
+        given: Option<Buffer>,
+    },
 }
 
 /// A call of NCCL, on all of the memory that it is given.
@@ -51,7 +63,7 @@ pub(super) struct Calls {
 }
 
 /// Gives memory for a result.
-pub(super) type Allocate<'a> = &'a mut dyn FnMut(&Boundary) -> Result<Buffer, GroupError>;
+type Allocate<'a> = &'a mut dyn FnMut(&Boundary) -> Result<Buffer, GroupError>;
 
 impl Calls {
     /// What `task` is for the only rank of a group: it has all there is.
@@ -163,7 +175,8 @@ fn memory(buffer: &Buffer) -> Result<Shared, BufferError> {
 }
 
 fn part(whole: &Shared, bytes: Range<usize>) -> Result<Shared, GroupError> {
-    let no_part = |error: NcclError| CommError::System { what: "divide a tensor".to_owned(), reason: error.to_string() };
+    let no_part =
+        |error: NcclError| CommError::System { what: "divide a tensor".to_owned(), reason: error.to_string() };
     Ok(Arc::new(DevicePart::new(Arc::clone(whole), bytes).map_err(no_part)?))
 }
 

@@ -170,7 +170,13 @@ impl GroupComm {
         #[cfg(feature = "nccl")]
         if buffer.is_on_device() {
             let asked = offer(buffer.boundary().clone());
-            return self.start_on_device(endpoint, Collective::AllReduce, asked, Task::AllReduce { given: buffer }, the_one);
+            return self.start_on_device(
+                endpoint,
+                Collective::AllReduce,
+                asked,
+                Task::AllReduce { given: buffer },
+                the_one,
+            );
         }
         let boundary = buffer.boundary().clone();
         // Over two ranks the shares are no less to send than the whole.

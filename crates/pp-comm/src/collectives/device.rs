@@ -1,16 +1,16 @@
 //! A collective of tensors on devices, under way: prepared when it is started, agreed on over the host, then launched on the
 //! group's communicator.
 
-use nccl_rs::{Event, Group as Launch, InFlight, NcclError, ReduceOp};
+use nccl_rs::{Comm, Event, Group as Launch, NcclError, ReduceOp};
 
 use super::calls::{Call, Calls, Task};
 use super::error::GroupError;
 use super::offer::{Offer, Offers};
 use super::round::Round;
-use crate::endpoint::{DeviceGroup, Endpoint, of_nccl};
+use crate::endpoint::{Endpoint, GroupLaunch, of_nccl};
 use crate::error::CommError;
 use crate::group::Group;
-use crate::message::Buffer;
+use crate::message::{Boundary, Buffer, DType};
 
 /// How far it is.
 #[derive(Debug)]
@@ -19,7 +19,7 @@ enum Stage {
     /// would hang, or write where it should not.
     Agreeing { offers: Offers, calls: Calls, ready: Event },
     /// It is on the device.
-    Launched { in_flight: Vec<InFlight>, made: Vec<Buffer> },
+    Launched { in_flight: Vec<GroupLaunch>, made: Vec<Buffer> },
     /// It failed, or its results were given.
     Over,
 }
@@ -34,21 +34,18 @@ pub(super) struct DeviceJob {
 impl DeviceJob {
     /// Tells the others what it is to be, and prepares the rest. What is given must have been made by what is on the compute stream
     /// now; what comes there later does not hold it up.
-    pub(super) fn start(
-        round: Round,
-        asked: Offer,
-        task: Task,
-        endpoint: &mut Endpoint,
-    ) -> Result<Self, GroupError> {
+    pub(super) fn start(round: Round, asked: Offer, task: Task, endpoint: &mut Endpoint) -> Result<Self, GroupError> {
         let mut offers = Offers::new(asked);
         for place in round.group.others() {
             offers.post(&round, endpoint, place)?;
         }
         let (place, n_ranks) = (round.group.place(), round.group.n_ranks());
-        let mut device = device(&round.group, endpoint)?;
-        let mut allocate = |boundary: &_| Ok(device.allocate(boundary)?);
+        let mut allocate = |boundary: &Boundary| -> Result<Buffer, GroupError> {
+            let memory = there(endpoint.allocate_on_device(boundary), &round.group)??;
+            Ok(Buffer::on_device(boundary.clone(), memory)?)
+        };
         let calls = Calls::of(task, place, n_ranks, &mut allocate)?;
-        let ready = device.ready()?;
+        let ready = there(endpoint.mark_for_group(round.group.id()), &round.group)??;
         Ok(Self { round, stage: Stage::Agreeing { offers, calls, ready } })
     }
 
@@ -61,8 +58,11 @@ impl DeviceJob {
         match std::mem::replace(&mut self.stage, Stage::Over) {
             Stage::Agreeing { offers, calls, ready } => {
                 offers.check(&self.round, endpoint)?;
-                let device = device(&self.round.group, endpoint)?;
-                let in_flight = launch(&device, &calls, &ready).map_err(|error| device.failed(error))?;
+                let mut in_flight = Vec::new();
+                for group in calls.groups {
+                    let launched = endpoint.launch_on_group(self.round.group.id(), &ready, built(calls.dtype, group));
+                    in_flight.push(there(launched, &self.round.group)??);
+                }
                 self.stage = Stage::Launched { in_flight, made: calls.made };
             }
             stage => self.stage = stage,
@@ -89,39 +89,32 @@ impl DeviceJob {
         };
         let Round { collective, number: round, ref group } = self.round;
         let (group, limit) = (group.id(), endpoint.deadline());
-        let device = device(&self.round.group, endpoint)?;
         for calls in in_flight {
-            device.wait(calls, CommError::DeviceDeadline { collective, group, round, limit })?;
+            endpoint.finish_launch(calls, CommError::DeviceDeadline { collective, group, round, limit })?;
         }
         Ok(made)
     }
 }
 
 /// What a group has on this rank's device.
-pub(super) fn device<'a>(group: &Group, endpoint: &'a mut Endpoint) -> Result<DeviceGroup<'a>, GroupError> {
-    let (group, rank) = (group.id(), endpoint.rank());
-    endpoint.device_group(group).ok_or(GroupError::NoCommunicator { rank, group })
+pub(super) fn there<T>(found: Option<T>, group: &Group) -> Result<T, GroupError> {
+    found.ok_or_else(|| GroupError::NoCommunicator { rank: group.me(), group: group.id() })
 }
 
-fn launch(device: &DeviceGroup<'_>, calls: &Calls, ready: &Event) -> Result<Vec<InFlight>, NcclError> {
-    let (comm, dtype) = (device.comm(), of_nccl(calls.dtype));
-    device.stream().wait(ready)?;
-    let mut in_flight = Vec::new();
-    for calls in &calls.groups {
-        let mut together = Launch::new();
-        for call in calls {
-            match call.clone() {
-                Call::AllReduce { send, recv } => together.all_reduce(comm, send, recv, dtype, ReduceOp::Sum)?,
-                Call::AllGather { send, recv } => together.all_gather(comm, send, recv, dtype)?,
-                Call::ReduceScatter { send, recv } => {
-                    together.reduce_scatter(comm, send, recv, dtype, ReduceOp::Sum)?;
-                }
-                Call::Broadcast { buffer, root } => together.broadcast(comm, buffer, dtype, root)?,
-                Call::Send { buffer, to } => together.send(comm, buffer, dtype, to)?,
-                Call::Recv { buffer, from } => together.recv(comm, buffer, dtype, from)?,
-            }
-        }
-        in_flight.push(together.launch(device.stream(), device.limit())?);
+/// What puts calls into a launch.
+fn built(
+    dtype: DType,
+    calls: Vec<Call>,
+) -> impl for<'a> FnOnce(&mut Launch<'a>, &'a Comm) -> Result<(), NcclError> {
+    let dtype = of_nccl(dtype);
+    move |launch, comm| {
+        calls.into_iter().try_for_each(|call| match call {
+            Call::AllReduce { send, recv } => launch.all_reduce(comm, send, recv, dtype, ReduceOp::Sum),
+            Call::AllGather { send, recv } => launch.all_gather(comm, send, recv, dtype),
+            Call::ReduceScatter { send, recv } => launch.reduce_scatter(comm, send, recv, dtype, ReduceOp::Sum),
+            Call::Broadcast { buffer, root } => launch.broadcast(comm, buffer, dtype, root),
+            Call::Send { buffer, to } => launch.send(comm, buffer, dtype, to),
+            Call::Recv { buffer, from } => launch.recv(comm, buffer, dtype, from),
+        })
     }
-    Ok(in_flight)
 }

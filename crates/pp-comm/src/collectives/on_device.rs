@@ -2,14 +2,14 @@
 
 use super::calls::Task;
 use super::comm::{GroupComm, offer, the_one};
-use super::device::{DeviceJob, device};
+use super::device::{DeviceJob, there};
 use super::error::GroupError;
 use super::job::Job;
 use super::offer::{Memory, Offer};
 use super::pending::Pending;
 use crate::collective::Collective;
-use crate::endpoint::{DeviceGroup, Endpoint};
-use crate::message::{Boundary, Buffer};
+use crate::endpoint::Endpoint;
+use crate::message::{Boundary, Buffer, DType};
 
 impl GroupComm {
     /// Starts a barrier of the ranks' devices: what a rank puts on its compute stream after the wait runs only once all that every
@@ -18,7 +18,8 @@ impl GroupComm {
     /// # Errors
     /// [`GroupError`], as all of these.
     pub fn start_device_barrier(&mut self, endpoint: &mut Endpoint) -> Result<Pending<()>, GroupError> {
-        let given = self.device(endpoint)?.of_i64(0)?;
+        let memory = there(endpoint.copy_for_group(self.group().id(), &0_i64.to_ne_bytes()), self.group())??;
+        let given = Buffer::on_device(Boundary::new(DType::I64, &[1])?, memory)?;
         let asked = offer(given.boundary().clone());
         self.start_on_device(endpoint, Collective::Barrier, asked, Task::Barrier { given }, |_| Ok(()))
     }
@@ -75,14 +76,9 @@ impl GroupComm {
         task: Task,
         output: fn(Vec<Buffer>) -> Result<T, GroupError>,
     ) -> Result<Pending<T>, GroupError> {
-        self.device(endpoint)?;
+        there(endpoint.has_device_group(self.group().id()).then_some(()), self.group())?;
         let asked = Offer { memory: Memory::Device, ..asked };
         let begin = |round, endpoint: &mut Endpoint| DeviceJob::start(round, asked, task, endpoint).map(Job::Device);
         self.start(endpoint, collective, begin, output)
-    }
-
-    /// Where its tensors on the device go.
-    fn device<'a>(&self, endpoint: &'a mut Endpoint) -> Result<DeviceGroup<'a>, GroupError> {
-        device(self.group(), endpoint)
     }
 }

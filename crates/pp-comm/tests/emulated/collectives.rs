@@ -52,9 +52,12 @@ fn on_device(gpu: &Gpu, dtype: DType, shape: &[usize], bytes: &[u8]) -> Buffer {
     Buffer::on_device(boundary, memory).expect("as long as its shape")
 }
 
-fn bytes_of(gpu: &Gpu, buffer: &Buffer) -> Vec<u8> {
+/// Its bytes. Where waits are the compute stream's, they mean something only once all that it waits for has come.
+fn bytes_of(endpoint: &mut Endpoint, gpu: &Gpu, buffer: &Buffer) -> Vec<u8> {
     let memory = buffer.as_device().expect("on the device");
-    memory.to_host(&gpu.compute, PATIENCE).expect("nothing went wrong on the device")
+    let bytes = memory.to_host(&gpu.compute, PATIENCE).expect("nothing went wrong on the device");
+    endpoint.settle().expect("nothing went wrong between ranks");
+    bytes
 }
 
 fn channels_of(groups: &[(u32, Vec<u32>)]) -> Vec<Channel> {
@@ -142,10 +145,10 @@ impl Asked {
             Collective::Broadcast => vec![whole(self.given(self.root))],
         };
         assert_eq!(found.len(), expected.len(), "{self:?}");
-        let gpu = seat.gpu.as_ref().expect("it has a device");
+        let (endpoint, gpu) = (&mut seat.member.endpoint, seat.gpu.as_ref().expect("it has a device"));
         for (found, (boundary, values)) in found.iter().zip(expected) {
             assert_eq!(found.boundary(), &boundary, "{self:?}");
-            assert_eq!(bytes_of(gpu, found), elements(self.dtype, &values), "{self:?}");
+            assert_eq!(bytes_of(endpoint, gpu, found), elements(self.dtype, &values), "{self:?}");
         }
     }
 }
@@ -188,8 +191,8 @@ fn shares_of_a_sum_are_gathered_to_the_sum() {
             let mine = on_device(gpu, DType::F32, &[len], &elements(DType::F32, &given[place]));
             let share = comm.reduce_scatter(endpoint, mine.clone()).expect("summed");
             let whole = comm.all_gather_shares(endpoint, share, mine.boundary()).expect("gathered");
-            assert_eq!(bytes_of(gpu, &whole), elements(DType::F32, &sum));
-            assert_eq!(bytes_of(gpu, &mine), elements(DType::F32, &given[place]), "what is given stays as it is");
+            assert_eq!(bytes_of(endpoint, gpu, &whole), elements(DType::F32, &sum));
+            assert_eq!(bytes_of(endpoint, gpu, &mine), elements(DType::F32, &given[place]), "what is given stays as it is");
             seat.member.close();
         });
     }
@@ -207,7 +210,7 @@ fn a_sum_of_floats_has_the_same_bits_on_all_ranks() {
         let bytes: Vec<u8> = (0..1000).flat_map(value).collect();
         let mut comm = GroupComm::new(Group::new(1, (0..4).map(Rank).collect(), endpoint.rank()).expect("one of them"));
         let sum = comm.all_reduce(endpoint, on_device(gpu, DType::F32, &[1000], &bytes)).expect("summed");
-        let sum = bytes_of(gpu, &sum);
+        let sum = bytes_of(endpoint, gpu, &sum);
         seat.member.close();
         sum
     });
@@ -290,14 +293,8 @@ fn mismatch(asked: impl Fn(Rank) -> Asked) -> Vec<String> {
 
 #[test]
 fn ranks_that_disagree_all_learn_it_and_nothing_is_launched() {
-    let base = Asked {
-        collective: Collective::AllReduce,
-        dtype: DType::F32,
-        shape: vec![6],
-        root: 0,
-        n_ranks: 3,
-        seed: 0,
-    };
+    let base =
+        Asked { collective: Collective::AllReduce, dtype: DType::F32, shape: vec![6], root: 0, n_ranks: 3, seed: 0 };
     let odd = |me: Rank, other: Asked| if me == Rank(1) { other } else { base.clone() };
     let length = mismatch(|me| odd(me, Asked { shape: vec![7], ..base.clone() }));
     assert!(length.iter().all(|text| text.contains("f32 [6]") && text.contains("f32 [7]")), "{length:?}");

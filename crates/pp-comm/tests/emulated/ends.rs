@@ -38,7 +38,8 @@ fn a_rank_that_panics_is_killed_or_stops_ends_so() {
         let end = |what: u32| {
             let heartbeat = Duration::from_secs(1);
             Run { heartbeat, ..Run::new(Kind::Socket, 2, &[]) }.within(
-                |Seat { mut member, .. }| {
+                |joined| {
+                    let mut member = joined.member;
                     if member.endpoint.rank() == Rank(odd) {
                         match what {
                             0 => panic!("on purpose"),

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use pp_comm::{Boundaries, Boundary, CommError, DType, ExecError, ExecFault, Group, StepSpec, execute};
 use pp_schedule::lower::lanes;
-use pp_schedule::{Rank, ScheduleConfig, ScheduleSpec, VerifiedProgram, verify};
+use pp_schedule::{ScheduleConfig, ScheduleSpec, VerifiedProgram, verify};
 use serde::{Deserialize, Serialize};
 
 use crate::common::{AT_ONCE, Kind, PATIENCE};
@@ -205,7 +205,7 @@ fn a_lost_send_ends_in_a_deadline_that_names_it() {
 }
 
 /// What ranks are told where one cannot have communicators, before step 0.
-fn refused(run: &Run<'_>) -> Vec<String> {
+fn refused(run: &Run) -> Vec<String> {
     run.within(
         |joined| joined.try_seat().map(drop).expect_err("it cannot be").to_string(),
         |outcome| {

@@ -45,7 +45,8 @@ impl Gpu {
 
     /// What an endpoint over NCCL needs.
     pub(crate) fn spec(&self, Way { communicators, hand_over, waits }: Way) -> NcclSpec {
-        let allocator = Box::new(SliceAllocator(Arc::clone(&self.stream)));
+        let (stream, compute) = (Arc::clone(&self.stream), self.compute.clone());
+        let allocator = Box::new(SliceAllocator { stream, compute });
         let base = NcclSpec::new(self.device.clone(), self.compute.clone());
         NcclSpec { allocator, communicators, hand_over, waits, ..base }
     }

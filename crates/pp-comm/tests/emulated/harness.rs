@@ -4,7 +4,7 @@ use std::net::TcpListener;
 use std::path::Path;
 use std::time::Duration;
 
-use pp_comm::{CommError, Group, Host, HostSpec, JoinSpec, Member, NcclSpec, Transports, join};
+use pp_comm::{Group, Host, HostSpec, JoinSpec, Member, NcclSpec, Transports, join};
 use pp_schedule::{Channel, Rank};
 use rustix::process::{Signal, set_parent_process_death_signal};
 use serde::Serialize;
@@ -23,10 +23,10 @@ const REPORT: &str = "CUDA_EMULATOR_REPORT";
 
 /// A run to be made.
 #[derive(Clone, Debug)]
-pub(crate) struct Run<'a> {
+pub(crate) struct Run {
     pub(crate) kind: Kind,
     pub(crate) n_ranks: u32,
-    pub(crate) channels: &'a [Channel],
+    pub(crate) channels: Vec<Channel>,
     /// For all waits, and for the rendezvous.
     pub(crate) deadline: Duration,
     /// How long a rank may be silent.
@@ -82,26 +82,39 @@ impl Joined {
     ///
     /// # Errors
     /// Why there is no NCCL for it.
-    pub(crate) fn try_seat(self) -> Result<Seat, CommError> {
+    pub(crate) fn try_seat(self) -> Result<Seat, String> {
         let Self { member, kind, groups } = self;
         let Kind::Nccl(way) = kind else { return Ok(Seat { member, gpu: None }) };
-        let gpu = Gpu::of(member.endpoint.rank())?;
+        let gpu = Gpu::of(member.endpoint.rank()).map_err(|error| error.to_string())?;
         let spec = NcclSpec { groups, ..gpu.spec(way) };
-        Ok(Seat { member: member.over_nccl(spec)?, gpu: Some(gpu) })
+        let member = member.over_nccl(spec).map_err(|error| error.to_string())?;
+        Ok(Seat { member, gpu: Some(gpu) })
     }
 
     /// The same where nothing is to go wrong.
     pub(crate) fn seat(self) -> Seat {
         let rank = self.member.endpoint.rank();
         self.try_seat().unwrap_or_else(|error| {
-            panic!("rank {rank} has no NCCL: {error} (`cargo xtask ci emulator` runs these tests with the emulated driver)")
+            panic!(
+                "rank {rank} has no NCCL: {error} (`cargo xtask ci emulator` runs these tests with the emulated driver)"
+            )
         })
     }
 }
 
-impl<'a> Run<'a> {
-    pub(crate) fn new(kind: Kind, n_ranks: u32, channels: &'a [Channel]) -> Self {
-        Self { kind, n_ranks, channels, deadline: PATIENCE, heartbeat: HEARTBEAT, env: Vec::new(), prepare: |_| Vec::new(), groups: Vec::new(), limit: LIMIT }
+impl Run {
+    pub(crate) fn new(kind: Kind, n_ranks: u32, channels: &[Channel]) -> Self {
+        Self {
+            kind,
+            n_ranks,
+            channels: channels.to_vec(),
+            deadline: PATIENCE,
+            heartbeat: HEARTBEAT,
+            env: Vec::new(),
+            prepare: |_| Vec::new(),
+            groups: Vec::new(),
+            limit: LIMIT,
+        }
     }
 
     /// Has every rank do `body`; gives what they gave, in the order of ranks.
@@ -109,11 +122,14 @@ impl<'a> Run<'a> {
     /// # Panics
     /// When a rank does not end in good order, or the emulator finds something.
     pub(crate) fn all<R: Serialize + DeserializeOwned>(&self, body: impl Fn(Seat) -> R) -> Vec<R> {
-        let given = self.within(|joined| body(joined.seat()), |outcome| {
-            let said: Vec<serde_json::Value> = outcome.said();
-            assert_eq!(outcome.report, "", "{self:?}: the emulator found something\n{}", outcome.ended.words);
-            said
-        });
+        let given = self.within(
+            |joined| body(joined.seat()),
+            |outcome| {
+                let said: Vec<serde_json::Value> = outcome.said();
+                assert_eq!(outcome.report, "", "{self:?}: the emulator found something\n{}", outcome.ended.words);
+                said
+            },
+        );
         given.into_iter().map(|value| serde_json::from_value(value).expect("what the rank gave")).collect()
     }
 
@@ -183,7 +199,7 @@ impl<'a> Run<'a> {
             rank: Rank(part.rank),
             n_ranks: self.n_ranks,
             fingerprints: Vec::new(),
-            channels: self.channels.to_vec(),
+            channels: self.channels.clone(),
             deadline: self.deadline,
             heartbeat: self.heartbeat,
             transports: Transports::Auto,
@@ -193,7 +209,8 @@ impl<'a> Run<'a> {
             run_name: String::new(),
         };
         let member = join(&spec).unwrap_or_else(|error| panic!("rank {} cannot join: {error}", part.rank)).member;
-        let group = |(id, ranks): &(u32, Vec<u32>)| Group::new(*id, ranks.iter().copied().map(Rank).collect(), spec.rank);
+        let group =
+            |(id, ranks): &(u32, Vec<u32>)| Group::new(*id, ranks.iter().copied().map(Rank).collect(), spec.rank);
         let groups = self.groups.iter().filter_map(group).collect();
         Joined { member, kind: self.kind, groups }
     }

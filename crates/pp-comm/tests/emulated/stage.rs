@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::error::Error;
 use std::sync::Arc;
 
-use nccl_rs::DeviceMemory;
+use nccl_rs::{DeviceBytes, DeviceMemory, Stream};
 use nccl_rs::cudarc::driver::{CudaSlice, CudaStream};
 use pp_comm::{Boundary, Buffer, DType, DeviceAllocator, StageCompute, Task};
 use pp_schedule::{Extent, Work};
@@ -83,11 +83,19 @@ type Bytes = CudaSlice<u8>;
 
 /// Gives memory as a stage's tensors have it.
 #[derive(Debug)]
-pub(crate) struct SliceAllocator(pub(crate) Arc<CudaStream>);
+pub(crate) struct SliceAllocator {
+    pub(crate) stream: Arc<CudaStream>,
+    /// The same.
+    pub(crate) compute: Stream,
+}
 
 impl DeviceAllocator for SliceAllocator {
     fn allocate(&mut self, boundary: &Boundary) -> Result<Arc<dyn DeviceMemory>, Box<dyn Error + Send + Sync>> {
-        Ok(Arc::new(self.0.alloc_zeros::<u8>(boundary.n_bytes())?))
+        Ok(match boundary.n_bytes() {
+            // cudarc has no slices of nothing that may be dropped.
+            0 => Arc::new(DeviceBytes::new(&self.compute, 0)?),
+            n_bytes => Arc::new(self.stream.alloc_zeros::<u8>(n_bytes)?),
+        })
     }
 }
 
