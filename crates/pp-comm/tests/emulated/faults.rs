@@ -31,7 +31,7 @@ struct Told {
     text: String,
     /// Whom it takes for lost.
     lost: Option<u32>,
-    /// The rank at the other end of the action that it stopped at.
+    /// The rank at the other end of what it stopped at.
     peer: Option<u32>,
     /// Whether it is a deadline that has passed.
     late: bool,
@@ -43,18 +43,22 @@ impl Told {
             ExecFault::Comm(CommError::PeerLost { rank, .. }) => Some(rank.0),
             _ => None,
         };
-        let late = matches!(&*error.fault, ExecFault::Comm(CommError::Deadline { .. }));
-        Self { text: format!("{error}: {}", error.fault), lost, peer: error.peer.map(|rank| rank.0), late }
+        // What the compute stream waits for shows at the end of the step: then it is the fault that says which transfer it was.
+        let (late, peer) = match &*error.fault {
+            ExecFault::Comm(CommError::Deadline { operation, .. }) => (true, Some(operation.peer())),
+            _ => (false, error.peer),
+        };
+        Self { text: format!("{error}: {}", error.fault), lost, peer: peer.map(|rank| rank.0), late }
     }
 }
 
-fn program(pp: u32) -> VerifiedProgram {
+pub(crate) fn program(pp: u32) -> VerifiedProgram {
     let config = ScheduleConfig::new(&ScheduleSpec::new(pp, 1, 2 * pp)).expect("a valid schedule");
     verify(lanes::lower(&config)).expect("it is sound")
 }
 
 /// A step of it on devices.
-fn step(seat: &mut Seat, program: &VerifiedProgram, step: u64) -> Result<(), ExecError> {
+pub(crate) fn step(seat: &mut Seat, program: &VerifiedProgram, step: u64) -> Result<(), ExecError> {
     let rank = seat.member.endpoint.rank();
     let group = Group::all(program.program().extent.placement.n_ranks(), rank).expect("one of the ranks");
     let boundaries = Boundaries::same(Boundary::new(DType::I64, &[LEN]).expect("a small shape"));
