@@ -95,8 +95,10 @@ impl DeviceBytes {
         if bytes.is_empty() {
             return Ok(copy);
         }
+        // Gives back what copies that are done have used.
+        parked::sweep();
         let driver = stream.device().bind()?;
-        let mut pinned = stream.device().pool().take(driver, bytes.len())?;
+        let mut pinned = stream.pinned(bytes.len())?;
         // SAFETY: nothing copies to or from it yet.
         unsafe { pinned.fill(bytes) };
         // SAFETY: both are that long. The source is kept until the copy is done, below, and the destination is freed in the
@@ -105,7 +107,6 @@ impl DeviceBytes {
             (driver.memcpy_to_device)(copy.allocation.address, pinned.address().cast(), bytes.len(), stream.raw())
         };
         driver.check("cuMemcpyHtoDAsync", code)?;
-        parked::sweep();
         keep_for_work_of(stream, pinned);
         Ok(copy)
     }
@@ -179,7 +180,7 @@ fn to_host(memory: &Arc<dyn DeviceMemory>, stream: &Stream, limit: Duration) -> 
     }
     parked::sweep();
     let driver = stream.device().bind()?;
-    let pinned = stream.device().pool().take(driver, n_bytes)?;
+    let pinned = stream.pinned(n_bytes)?;
     // SAFETY: both are that long, and both are kept until the copy is done: here, or with what is parked.
     let code = unsafe { (driver.memcpy_to_host)(pinned.address().cast(), memory.address(), n_bytes, stream.raw()) };
     driver.check("cuMemcpyDtoHAsync", code)?;

@@ -309,3 +309,18 @@ fn rank_of(comm: &Comm, call: &'static str, rank: usize) -> Result<c_int, NcclEr
         NcclError::Misuse { call, reason }
     })
 }
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn handles_may_go_to_any_thread() {
+        fn crosses<T: Send + Sync>() {}
+        crosses::<crate::Comm>();
+        crosses::<crate::AbortHandle>();
+        crosses::<crate::InFlight>();
+        crosses::<crate::Stream>();
+        crosses::<crate::Event>();
+        crosses::<crate::DeviceBytes>();
+        crosses::<crate::Group<'_>>();
+    }
+}
