@@ -5,6 +5,7 @@
 //! | room | what is in it |
 //! |---|---|
 //! | [`check`] | every operation on a device against the CPU in `f64` |
+//! | `cuda` | a rank's GPU, with the feature `cuda` |
 //! | [`stage`] | [`GptStage`]: a rank's chunks, as the executor calls them; slots, messages, losses |
 //! | [`chunk`] | [`GptChunk`]: the layers of one stage, embedding and head where they belong |
 //! | [`layers`] | linear, norm, attention, MLP, block, embedding, head, each with its backward in two parts |
@@ -35,6 +36,8 @@ pub mod catalog;
 pub mod check;
 pub mod chunk;
 pub mod config;
+#[cfg(feature = "cuda")]
+pub mod cuda;
 mod error;
 pub mod init;
 pub mod inputs;
