@@ -10,7 +10,7 @@ use pp_comm::nccl_rs::{self, DeviceMemory, Stream};
 use pp_comm::{Boundary, DeviceAllocator};
 
 use crate::chunk::Numbers;
-use crate::error::Result;
+use crate::error::{ModelError, Result};
 
 /// One GPU, with the stream that a rank computes on.
 #[derive(Clone, Debug)]
@@ -75,6 +75,19 @@ pub struct CandleAllocator {
     device: CudaDevice,
 }
 
+impl CandleAllocator {
+    /// Of a device of candle's.
+    ///
+    /// # Errors
+    /// [`crate::ModelError::Unsupported`] where that is not a GPU.
+    pub fn of(device: &Device) -> Result<Self> {
+        match device {
+            Device::Cuda(device) => Ok(Self { device: device.clone() }),
+            device => Err(ModelError::unsupported("an allocator of device memory", device, DType::U8)),
+        }
+    }
+}
+
 impl DeviceAllocator for CandleAllocator {
     fn allocate(&mut self, boundary: &Boundary) -> Result<Arc<dyn DeviceMemory>, Box<dyn Error + Send + Sync>> {
         let len = boundary.n_elements();
@@ -84,5 +97,17 @@ impl DeviceAllocator for CandleAllocator {
             pp_comm::DType::I64 => Arc::new(self.device.alloc_zeros::<i64>(len)?),
             pp_comm::DType::Bf16 => Arc::new(self.device.alloc_zeros::<bf16>(len)?),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// On machines with and without one.
+    #[test]
+    fn a_gpu_that_is_not_there_is_a_typed_error() {
+        assert!(matches!(Gpu::new(4321), Err(ModelError::Nccl(_))));
+        assert!(matches!(CandleAllocator::of(&Device::Cpu), Err(ModelError::Unsupported { .. })));
     }
 }

@@ -27,9 +27,12 @@
 //!   whoever owns the step divides once.
 //! * **The two gradients of a tied weight stay apart**, also on one rank, until [`GptStage::sum_tied_grad`] adds them.
 //! * **State is moved, not copied**: what a forward saves is consumed by its backward and freed as it goes.
+//! * **First values do not depend on the device**, nor does what is accumulated on it: gradients, moments and the values that the
+//!   optimizer updates are `f32` also where values and activations are `bf16`.
+//! * **A step waits for a GPU once**, at its end, for the loss and the gradient's squares together ([`GptStage::take_sums`]).
 //!
-//! What is absent: communication, schedules, the optimizer's policy, checkpoint files, dropout, and so far any device
-//! but the CPU.
+//! What is absent: communication, schedules, the optimizer's policy, checkpoint files, dropout. What only runs on a GPU stands in
+//! files of its own (`cuda`, `ops/cuda`, `stage/wire/device`), and has not run on one yet.
 
 pub mod batch;
 pub mod catalog;
