@@ -34,6 +34,7 @@ mod memory;
 mod stream;
 mod version;
 
+pub use version::Version;
 #[cfg(feature = "nccl")]
 pub use {
     comm::{AbortHandle, Comm, CommStatus},
@@ -49,7 +50,6 @@ pub use {
     memory::{DeviceBytes, DeviceMemory},
     stream::Stream,
 };
-pub use version::Version;
 
 /// cudarc, whose contexts, streams and slices this crate works with.
 #[cfg(feature = "nccl")]

@@ -3,7 +3,7 @@
 //! | room | what is in it |
 //! |---|---|
 //! | [`args`] | what was typed |
-//! | `policy` | the flags of the lowering policy, and what they come to |
+//! | `policy`, `device` | the flags of the lowering policy, and of device, number type and transport; what they come to |
 //! | `invalid`, `nearest` | what is said of arguments that make no run, and what is advised instead |
 //! | `config`, `batch`, `seq_lengths`, `layers`, `lr`, `world`, `footprint` | what was validated: [`TrainConfig`], its microbatches and their lengths, which stage has which layers, the learning rates, this process's [`Place`], that it fits the machine |
 //! | `files` | that what is written can be, and overwrites nothing else that is named |
@@ -32,6 +32,7 @@ mod batch;
 mod clock;
 mod config;
 mod data;
+mod device;
 mod eval;
 mod failure;
 mod files;
@@ -62,6 +63,7 @@ mod world;
 
 pub use config::{AdamOptions, TextSource, TraceRequest, TrainConfig, VOCAB};
 pub use data::Text;
+pub use device::{Compute, DeviceArgs, DeviceKind, NumberType};
 pub use failure::Failure;
 pub use flight::Flight;
 pub use groups::channels;

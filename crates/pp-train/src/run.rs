@@ -107,7 +107,7 @@ impl Run<'_> {
             channels: channels(config, own),
             deadline: config.timeout,
             heartbeat: config.heartbeat,
-            transports: config.transports,
+            transports: config.carrier.transports(),
             rough: config.fault.and_then(Fault::rough),
             secret,
             run_name: config.place.run_name(),
