@@ -4,50 +4,29 @@
 //! [`wheels`] get one, which [`links`] completes; [`stub`] makes what is linked in place of the driver; [`stamp`] remembers that
 //! all this is done; [`compile`] calls cargo, [`linked`] says what came of it.
 
+mod command;
 mod compile;
 mod installed;
-mod linked;
+pub(crate) mod linked;
 mod links;
+#[cfg(test)]
+pub(crate) mod scratch;
 mod space;
 mod stamp;
 mod stub;
 mod toolkit;
-mod tools;
+pub(crate) mod tools;
 mod wheels;
 
-use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::path::PathBuf;
 
 use anyhow::Context;
 
 use crate::workspace::root;
+pub(crate) use command::{CudaBuildArgs, run};
+use installed::Found;
 use toolkit::Toolkit;
-
-/// Build pp-train and pp-gpu-check with the feature `cuda`
-///
-/// Needs no GPU. Uses the CUDA toolkit that is installed (CUDA_HOME, or nvcc on the PATH) where it is recent enough. Where
-/// there is none, one is made under target/cuda from NVIDIA's Python wheels: that needs python3 with venv, the network and disk
-/// space, once. See docs/gpu.md.
-///
-/// Exit codes: 0 built, 1 not built, 2 bad arguments.
-#[derive(clap::Args, Debug)]
-pub(crate) struct CudaBuildArgs {
-    /// Where the toolkit and the build go [default: target/cuda]
-    #[arg(long, value_name = "DIR")]
-    dir: Option<PathBuf>,
-    /// Compute capability that kernels are compiled for, such as 90 for 9.0 (H100, H200)
-    #[arg(long, value_name = "N", default_value_t = Options::CAPABILITY)]
-    capability: u32,
-    /// Make a toolkit from wheels also where one is installed
-    #[arg(long)]
-    wheels: bool,
-    /// Packages to build
-    #[arg(long, short, value_name = "NAME", default_values = ["pp-train", "pp-gpu-check"])]
-    package: Vec<String>,
-    /// Write what is done, what cargo says and how long each took to a file
-    #[arg(long, value_name = "FILE")]
-    log: Option<PathBuf>,
-}
+use wheels::Laid;
 
 /// What to build, and where.
 #[derive(Clone, Debug)]
@@ -87,12 +66,67 @@ pub(crate) struct Built {
     pub(crate) library_folders: Vec<PathBuf>,
 }
 
-/// Gets a toolkit ready and builds; within seconds where all is up to date. `say` is told each step as a line. cargo's own words
-/// go to this process's standard error.
+/// Gets a toolkit ready and builds; within seconds where all is up to date. `say` is told each step and cargo's words, a line at a
+/// time.
 ///
 /// # Errors
 /// In one line: what is missing, or that a package does not build, which cargo has explained.
 pub(crate) fn build(options: &Options, say: &mut dyn FnMut(&str)) -> anyhow::Result<Built> {
-    let _ = (options, say);
-    anyhow::bail!("not written yet")
+    let folder = &options.folder;
+    std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    let folder = folder.canonicalize().with_context(|| format!("cannot find {}", folder.display()))?;
+    let options = Options { folder: folder.clone(), ..options.clone() };
+    for (compiler, why) in [("cc", "links the binaries"), ("c++", "nvcc calls it for host code")] {
+        anyhow::ensure!(tools::on_path(compiler).is_some(), "there is no {compiler} on the PATH: it {why}");
+    }
+    let toolkit = toolkit(&options, say)?;
+    let binaries = compile::run(&options, &toolkit, say)?;
+    Ok(Built { binaries, library_folders: toolkit.libraries })
+}
+
+/// The installed toolkit, or that of an earlier run, or a new one.
+fn toolkit(options: &Options, say: &mut dyn FnMut(&str)) -> anyhow::Result<Toolkit> {
+    let folder = &options.folder;
+    let found = if options.only_wheels { Found::Nothing } else { installed::look(|name| std::env::var_os(name)) };
+    match found {
+        Found::Usable { home, libraries, release } => {
+            say(&format!("CUDA {release} is installed in {}", home.display()));
+            // A toolkit brings a stub of the driver, but hardly ever NCCL.
+            let own = folder.join("stubs");
+            let mut stubs = vec![libraries.join("stubs")];
+            if !stubs[0].join("libcuda.so").exists() {
+                stub::driver(&home, &own)?;
+                stubs = vec![own.clone()];
+            }
+            if !libraries.join("libnccl.so").exists() {
+                say("it brings no NCCL: that is looked for when a binary runs");
+                stub::nccl(&own)?;
+                stubs.push(own);
+            }
+            stubs.dedup();
+            return Ok(Toolkit { home, libraries: vec![libraries], stubs });
+        }
+        Found::Unusable(why) => say(&format!("the installed CUDA will not do: {why}")),
+        Found::Nothing => {}
+    }
+    if stamp::is_current(folder) {
+        say(&format!("the toolkit in {} is up to date", folder.display()));
+    } else {
+        space::check(folder)?;
+        stamp::take(folder);
+        wheels::install(folder, say)?;
+        let laid = wheels::laid(folder)?;
+        links::lay(&laid)?;
+        // Before the first build: what is compiled against the toolkit links against it.
+        stub::driver(&laid.home, &stubs_of(&laid))?;
+        stamp::put(folder)?;
+    }
+    let laid = wheels::laid(folder)?;
+    let stubs = vec![stubs_of(&laid)];
+    Ok(Toolkit { libraries: vec![laid.home.join("lib"), laid.nccl.join("lib")], home: laid.home, stubs })
+}
+
+/// Where toolkits have theirs.
+fn stubs_of(laid: &Laid) -> PathBuf {
+    laid.home.join("lib").join("stubs")
 }
