@@ -48,7 +48,8 @@ fn run(
     report: &mut Report,
     hear: &mut dyn FnMut(&Check),
 ) -> Result<Part> {
-    let mut part = Part { name: name.name().to_owned(), budget_s: limit.as_secs_f64(), took_s: 0.0, checks: Vec::new() };
+    let mut part =
+        Part { name: name.name().to_owned(), budget_s: limit.as_secs_f64(), took_s: 0.0, checks: Vec::new() };
     if !name.runs_on(plan.ground) {
         let detail = format!("not on the ground `{}`", plan.ground.name());
         let check = Check { name: PROCESS.to_owned(), outcome: Outcome::Skipped, detail, took_s: 0.0 };

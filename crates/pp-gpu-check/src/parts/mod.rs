@@ -34,6 +34,7 @@ use crate::report::Ground;
 /// The trainer, as a part's name.
 const TRAINER: &str = "trainer";
 /// One rank of two, as a part's name.
+#[cfg(feature = "nccl")]
 const PAIR_RANK: &str = "pair-rank";
 
 /// How many GPUs the process may see; 0 also where there is no driver.

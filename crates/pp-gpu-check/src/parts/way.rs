@@ -47,18 +47,18 @@ impl Way {
     }
 
     fn variables(self, rank: u32) -> Vec<(&'static str, String)> {
-        let here = ("NCCL_SOCKET_IFNAME", "lo".to_owned());
-        match self {
+        let own = match self {
+            // Multicast between GPUs has no meaning on one.
             Self::MultiRank => {
-                let ctas = ("NCCL_MAX_CTAS", MAX_CTAS.to_owned());
-                vec![("NCCL_MULTI_RANK_GPU_ENABLE", "1".to_owned()), ctas, here]
+                vec![("NCCL_MULTI_RANK_GPU_ENABLE", "1".to_owned()), ("NCCL_NVLS_ENABLE", "0".to_owned())]
             }
             Self::HostIds => {
-                let ctas = ("NCCL_MAX_CTAS", MAX_CTAS.to_owned());
-                vec![("NCCL_HOSTID", format!("pp-gpu-check-{rank}")), ("NCCL_IB_DISABLE", "1".to_owned()), ctas, here]
+                vec![("NCCL_HOSTID", format!("pp-gpu-check-{rank}")), ("NCCL_IB_DISABLE", "1".to_owned())]
             }
-            Self::GpuEach => Vec::new(),
-        }
+            Self::GpuEach => return Vec::new(),
+        };
+        let both = [("NCCL_MAX_CTAS", MAX_CTAS.to_owned()), ("NCCL_SOCKET_IFNAME", "lo".to_owned())];
+        own.into_iter().chain(both).collect()
     }
 }
 
