@@ -93,6 +93,8 @@ pub fn train(
         validation_loss: validations.last().map(|record: &ValidationRecord| record.validation_loss),
         validations,
         stopped,
+        compute: config.compute,
+        nccl: machine.nccl_version(),
         unigram_entropy: text.unigram_entropy(),
         initial_fingerprint,
         weights_fingerprint,

@@ -42,6 +42,11 @@ impl Gpu {
         let Opened { device, compute, tensors } = opened.with_context(|| format!("GPU {ordinal} does not open"))?;
         Ok((Self { device, compute, ordinal, n_shown, nccl }, tensors))
     }
+
+    /// The NCCL that messages go over, where they do.
+    pub(super) fn nccl(&self) -> Option<Version> {
+        self.nccl
+    }
 }
 
 impl fmt::Display for Gpu {

@@ -71,6 +71,14 @@ impl Machine {
         Ok(member)
     }
 
+    /// The version of NCCL that messages go over, where they do.
+    pub(crate) fn nccl_version(&self) -> Option<String> {
+        #[cfg(feature = "nccl")]
+        return self.gpu.as_ref().and_then(gpu::Gpu::nccl).map(|version| version.to_string());
+        #[cfg(not(feature = "nccl"))]
+        None
+    }
+
     /// What rank 0 says of a rank's part of the machine; nothing where that is the processor alone.
     fn told(&self) -> Option<String> {
         #[cfg(feature = "nccl")]
