@@ -1,0 +1,3 @@
+//! The C names.
+
+pub mod nccl;
