@@ -165,6 +165,19 @@ pub enum CommError {
         /// What is wrong with them.
         fault: HeaderError,
     },
+    /// A buffer in a device's memory where bytes of the host travel.
+    #[error(
+        "{boundary} in a device's memory is given to the {channel}, which goes over {transport}; only channels over NCCL \
+         (`Member::over_nccl`) take device memory: copy it to the host first"
+    )]
+    DeviceBuffer {
+        /// The channel.
+        channel: Channel,
+        /// What it goes over.
+        transport: &'static str,
+        /// What was given.
+        boundary: Boundary,
+    },
     /// A channel that was not built.
     #[error("rank {rank} has no {channel}; endpoints build exactly the channels they are given")]
     NoChannel {

@@ -122,6 +122,8 @@ pub use flight::{Event, Recorder, State, Subject};
 pub use group::Group;
 pub use member::{Member, MemoryBuilder, MemorySpec, memory_fabric};
 pub use message::{Boundary, Buffer, BufferError, DType, Envelope, HeaderError, Label, MAX_DIMS, MAX_MESSAGE_BYTES};
+#[cfg(feature = "nccl")]
+pub use message::{DeviceAllocator, StreamAllocator};
 pub use rendezvous::{
     Host, HostAddress, HostSpec, JoinSpec, Joined, Refusal, RendezvousError, Secret, SecretError, await_address,
     clear_address, join, peek_address, publish_address, withdraw_address,

@@ -14,6 +14,7 @@ mod spin;
 #[cfg(all(test, not(loom)))]
 mod tests;
 mod ticket;
+mod transport;
 
 use std::marker::PhantomData;
 use std::time::Duration;
@@ -34,6 +35,7 @@ pub use pipe::{RoughLinks, Transports};
 use spin::Spin;
 use ticket::{Abandoned, Claim};
 pub use ticket::{RecvTicket, SendTicket};
+use transport::Transport;
 
 /// Pause between two looks at several transfers at once.
 const PAUSE: Duration = Duration::from_micros(200);
@@ -53,13 +55,6 @@ pub struct Endpoint {
     transport: Transport,
     abandoned: Abandoned,
     one_thread: PhantomData<*const ()>,
-}
-
-/// The transports there are: a closed set, so that programs need no type parameter for them.
-#[derive(Debug)]
-enum Transport {
-    Memory(MemoryTransport),
-    Socket(SocketTransport),
 }
 
 impl Endpoint {
@@ -122,10 +117,7 @@ impl Endpoint {
     /// What a channel of this rank goes over, for reports: `memory`, `shared memory` or `tcp`.
     pub fn transport_of(&self, channel: Channel) -> Option<&'static str> {
         let link = self.channels.iter().position(|&known| known == channel)?;
-        Some(match &self.transport {
-            Transport::Memory(_) => "memory",
-            Transport::Socket(socket) => socket.name(link),
-        })
+        Some(self.transport.name(link))
     }
 
     /// How long each wait may last.
@@ -167,20 +159,14 @@ impl Endpoint {
     }
 
     fn hand_over(&mut self, link: usize, label: Label, buffer: Buffer) -> Result<Claim, CommError> {
-        let number = match &mut self.transport {
-            Transport::Memory(memory) => memory.post_send(link, label, buffer),
-            Transport::Socket(socket) => socket.post_send(link, label, buffer)?,
-        };
+        let number = self.transport.post_send((link, self.channels[link]), label, buffer)?;
         Ok(self.abandoned.claim((link, number)))
     }
 
     /// Lets go what nobody will wait for any more.
     fn let_go(&mut self) {
         for (link, number) in self.abandoned.take() {
-            match &mut self.transport {
-                Transport::Memory(memory) => memory.abandon(link, number),
-                Transport::Socket(socket) => socket.abandon(link, number),
-            }
+            self.transport.abandon(link, number);
         }
     }
 
@@ -220,10 +206,7 @@ impl Endpoint {
     ) -> Result<RecvTicket, CommError> {
         let link = self.link(channel, Role::Receive)?;
         self.let_go();
-        let number = match &mut self.transport {
-            Transport::Memory(fabric) => fabric.post_recv(link, label, boundary.clone())?,
-            Transport::Socket(socket) => socket.post_recv(link, label, boundary.clone(), memory)?,
-        };
+        let number = self.transport.post_recv(link, label, boundary.clone(), memory)?;
         let operation = Operation { role: Role::Receive, channel, label };
         self.recorder.note(Subject::Transfer(operation), State::Posted, boundary.n_bytes() as u64);
         Ok(RecvTicket { operation, boundary, claim: self.abandoned.claim((link, number)) })
@@ -287,11 +270,7 @@ impl Endpoint {
     }
 
     fn has_ended(&mut self, role: Role, (link, number): ticket::Place) -> bool {
-        match &mut self.transport {
-            Transport::Memory(memory) => memory.has_ended(role, link, number),
-            // Where the link cannot go on, the wait says why.
-            Transport::Socket(socket) => socket.has_ended(link, number).unwrap_or(true),
-        }
+        self.transport.has_ended(role, link, number)
     }
 
     fn wait<E: From<CommError>>(
@@ -313,11 +292,7 @@ impl Endpoint {
             }
         }
         let left = deadline.remaining().unwrap_or_default();
-        let done = match (&mut self.transport, operation.role) {
-            (Transport::Memory(memory), Role::Send) => memory.wait_send(link, number, left)?,
-            (Transport::Memory(memory), Role::Receive) => memory.wait_recv(link, number, left)?,
-            (Transport::Socket(socket), _) => socket.wait(link, number, left)?,
-        };
+        let done = self.transport.wait(operation.role, (link, number), left)?;
         let buffer = done.ok_or(CommError::Deadline { operation, limit })?;
         claim.close();
         Ok(buffer)
@@ -341,10 +316,7 @@ impl Endpoint {
     /// processes this waits until it has left, for at most the deadline. Whoever still waits for this rank gets
     /// [`CommError::PeerLost`].
     pub fn close(self) {
-        match self.transport {
-            Transport::Memory(memory) => memory.close(),
-            Transport::Socket(socket) => socket.close(self.deadline),
-        }
+        self.transport.close(self.deadline);
     }
 
     /// The place of a channel in [`Endpoint::channels`], if this rank is at the end that plays `role`.

@@ -104,7 +104,7 @@ mod tests {
     #[test]
     fn boundaries_survive_the_way() {
         let shapes: [&[usize]; 4] = [&[], &[5], &[2, 0, 7], &[1; MAX_DIMS]];
-        for dtype in [DType::F32, DType::F64, DType::I64] {
+        for dtype in DType::ALL {
             let all: Vec<Boundary> = shapes.iter().map(|shape| Boundary::new(dtype, shape).expect("small")).collect();
             let rows: Vec<_> = all.iter().map(encode).collect();
             assert_eq!(decode(&table(&rows), CHANNEL).expect("as encoded"), all);

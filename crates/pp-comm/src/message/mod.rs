@@ -2,6 +2,8 @@
 
 mod boundary;
 mod buffer;
+#[cfg(feature = "nccl")]
+mod device;
 mod header;
 mod incoming;
 mod label;
@@ -12,6 +14,8 @@ use pp_schedule::Message;
 
 pub use boundary::{Boundary, BufferError, DType, MAX_DIMS, MAX_MESSAGE_BYTES};
 pub use buffer::Buffer;
+#[cfg(feature = "nccl")]
+pub use device::{DeviceAllocator, StreamAllocator};
 pub use header::HeaderError;
 pub(crate) use header::{HEADER_LEN, decode, encode};
 pub(crate) use incoming::Incoming;
