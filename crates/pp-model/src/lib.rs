@@ -4,11 +4,13 @@
 //!
 //! | room | what is in it |
 //! |---|---|
+//! | [`check`] | every operation on a device against the CPU in `f64` |
 //! | [`stage`] | [`GptStage`]: a rank's chunks, as the executor calls them; slots, messages, losses |
 //! | [`chunk`] | [`GptChunk`]: the layers of one stage, embedding and head where they belong |
 //! | [`layers`] | linear, norm, attention, MLP, block, embedding, head, each with its backward in two parts |
 //! | [`param`] | a parameter: value, main gradient, AdamW in place |
-//! | `ops` | operations on tensors, by device and number type; on the CPU `pp-kernels` over the tensors' memory |
+//! | [`inputs`] | a microbatch's inputs where the layers read them |
+//! | `ops` | operations on tensors, by device and number type: `pp-kernels` over the tensors' memory, or candle's own |
 //! | [`catalog`], [`init`] | which parameters there are, and their first values |
 //! | [`batch`], [`config`] | a microbatch's inputs, the model's shape |
 //!
@@ -30,10 +32,12 @@
 
 pub mod batch;
 pub mod catalog;
+pub mod check;
 pub mod chunk;
 pub mod config;
 mod error;
 pub mod init;
+pub mod inputs;
 pub mod layers;
 mod ops;
 pub mod param;
@@ -44,6 +48,8 @@ pub use candle_core::{DType, Device, Tensor};
 pub use chunk::{ChunkSpec, GptChunk, Numbers};
 pub use config::{GptConfig, GptOptions};
 pub use error::{ConfigError, ModelError, Result};
+pub use inputs::Inputs;
+pub use ops::Loss;
 pub use param::{Moments, Param};
 pub use pp_kernels::{AdamW, LossSum, loss::IGNORE};
 pub use stage::GptStage;

@@ -2,7 +2,9 @@
 
 use cap::Cap;
 use pp_model::chunk::ChunkOutput;
-use pp_model::{ChunkSpec, GptChunk, GptConfig, GptOptions, MicroBatch, Moments, Numbers, catalog};
+use pp_model::{
+    ChunkSpec, DType, Device, GptChunk, GptConfig, GptOptions, Inputs, MicroBatch, Moments, Numbers, catalog,
+};
 use pp_schedule::Stage;
 use pp_schedule::plan::{GptRun, GptShape, Keeps, Model, Precision};
 
@@ -101,10 +103,12 @@ fn bytes(shape: GptShape, model: &Model) {
     }
 }
 
-fn microbatch(shape: GptShape) -> MicroBatch {
+fn microbatch(shape: GptShape) -> Inputs {
     let n = (RUN.micro_batch * shape.seq) as usize;
     let token = |at: usize| (at * 31 % shape.vocab as usize) as u32;
-    MicroBatch { tokens: (0..n).map(token).collect(), labels: (0..n).map(|at| i64::from(token(at + 1))).collect() }
+    let tokens = (0..n).map(token).collect();
+    let labels = (0..n).map(|at| i64::from(token(at + 1))).collect();
+    Inputs::new(MicroBatch { tokens, labels }, DType::F32, &Device::Cpu).expect("inputs")
 }
 
 /// A tensor's shape, layout and counters, or a parameter's name.

@@ -59,7 +59,7 @@ pub(crate) fn tied_grad(
 /// Loss, count and the gradient's squares over all ranks, and whether one of them was asked to stop. A tied weight counts
 /// once.
 pub(crate) fn totals(control: &mut Control, stage: &mut GptStage, stop: &Stop) -> Result<Totals> {
-    let loss = stage.take_loss();
+    let loss = stage.take_loss()?;
     let mut part = vec![loss.sum, loss.count as f64, stop.part()];
     part.extend(stage.grad_norm_partials()?.into_iter().flat_map(|(index, squares)| [index as f64, squares]));
     let mut totals = Totals { loss_sum: 0.0, count: 0, sum_squares: 0.0, stop: None };

@@ -9,9 +9,9 @@ use crate::ops::access;
 
 const OP: &str = "message";
 
-/// The contract for tensors of `shape`.
-pub(super) fn boundary(numbers: &Numbers, shape: &[usize]) -> Result<Boundary> {
-    let dtype = match numbers.dtype {
+/// The contract for tensors of `dtype` and `shape`.
+pub(super) fn boundary(numbers: &Numbers, dtype: DType, shape: &[usize]) -> Result<Boundary> {
+    let dtype = match dtype {
         DType::F32 => pp_comm::DType::F32,
         DType::F64 => pp_comm::DType::F64,
         dtype => return Err(ModelError::unsupported(OP, &numbers.device, dtype)),

@@ -133,7 +133,7 @@ impl Pipeline {
             }
         }
         self.sum_tied()?;
-        Ok(self.take_loss())
+        self.take_loss()
     }
 
     pub(crate) fn forward(&mut self, microbatch: usize) -> TestResult {
@@ -145,9 +145,10 @@ impl Pipeline {
         Ok(())
     }
 
-    pub(crate) fn take_loss(&mut self) -> LossSum {
-        let losses = self.stages.iter_mut().map(GptStage::take_loss);
-        losses.fold(LossSum::default(), |a, b| LossSum { sum: a.sum + b.sum, count: a.count + b.count })
+    pub(crate) fn take_loss(&mut self) -> TestResult<LossSum> {
+        let losses = self.stages.iter_mut().map(GptStage::take_loss).collect::<Result<Vec<_>, _>>()?;
+        let add = |a: LossSum, b: LossSum| LossSum { sum: a.sum + b.sum, count: a.count + b.count };
+        Ok(losses.into_iter().fold(LossSum::default(), add))
     }
 
     /// Exchanges the tied gradient between first and last stage, as a trainer would.
