@@ -1,3 +1,3 @@
 //! The C names.
 
-pub mod nccl;
+pub mod cuda;
