@@ -4,11 +4,15 @@
 //! then. On each channel they match in the order in which they are posted, and every message is checked against what
 //! the receive expects.
 
+#[cfg(feature = "nccl")]
+mod device;
 mod faults;
 mod link;
 mod links;
 mod meddler;
 mod memory;
+#[cfg(feature = "nccl")]
+mod nccl;
 mod pipe;
 mod spin;
 #[cfg(all(test, not(loom)))]
@@ -30,6 +34,10 @@ pub use faults::{Fault, FaultError};
 pub(crate) use links::SocketTransport;
 use meddler::{Meddled, Meddler};
 pub(crate) use memory::MemoryTransport;
+#[cfg(feature = "nccl")]
+pub use nccl::{Communicators, HandOver, NcclSpec, Waits};
+#[cfg(feature = "nccl")]
+pub(crate) use nccl::{GroupLaunch, of_nccl};
 pub(crate) use pipe::Pipe;
 pub use pipe::{RoughLinks, Transports};
 use spin::Spin;
@@ -40,7 +48,7 @@ use transport::Transport;
 /// Pause between two looks at several transfers at once.
 const PAUSE: Duration = Duration::from_micros(200);
 
-/// A rank's ends of its channels: in memory, in memory shared with other processes, or over sockets.
+/// A rank's ends of its channels: in memory, in memory shared with other processes, over sockets, or between GPUs.
 ///
 /// It stays on the thread that made it (some transports must); to leave in good order, call [`Endpoint::close`]. Dropped
 /// without that, the rank counts as lost.
@@ -114,7 +122,7 @@ impl Endpoint {
         &self.channels
     }
 
-    /// What a channel of this rank goes over, for reports: `memory`, `shared memory` or `tcp`.
+    /// What a channel of this rank goes over, for reports: `memory`, `shared memory`, `tcp` or `nccl`.
     pub fn transport_of(&self, channel: Channel) -> Option<&'static str> {
         let link = self.channels.iter().position(|&known| known == channel)?;
         Some(self.transport.name(link))
@@ -292,8 +300,8 @@ impl Endpoint {
             }
         }
         let left = deadline.remaining().unwrap_or_default();
-        let done = self.transport.wait(operation.role, (link, number), left)?;
-        let buffer = done.ok_or(CommError::Deadline { operation, limit })?;
+        let done = self.transport.wait(operation, (link, number), left)?;
+        let buffer = done.ok_or_else(|| self.transport.fail(CommError::Deadline { operation, limit }))?;
         claim.close();
         Ok(buffer)
     }
@@ -310,6 +318,25 @@ impl Endpoint {
         let done = wait(self);
         self.recorder.note(subject, if done.is_ok() { State::Done } else { State::Failed }, n_bytes);
         done
+    }
+
+    /// What is posted from here on goes together, where that makes a difference: as one launch of one communicator.
+    pub(crate) fn begin_together(&mut self) {
+        self.transport.begin_together();
+    }
+
+    /// All that goes together was posted. An error ends the endpoint; whatever is asked of it next says so too.
+    pub(crate) fn end_together(&mut self) -> Result<(), CommError> {
+        self.transport.end_together()
+    }
+
+    /// Waits until all is complete that a device's stream, and not this rank, was made to wait for. [`execute`](crate::execute)
+    /// does this at the end of a step. Where the rank itself waits, there is nothing to settle.
+    ///
+    /// # Errors
+    /// What a wait for one of those transfers would have given, the first cause of all.
+    pub fn settle(&mut self) -> Result<(), CommError> {
+        self.transport.settle(&self.channels, self.deadline)
     }
 
     /// Leaves in good order: what was sent, waited for or not, still arrives where its receive is posted. Between

@@ -7,6 +7,7 @@ mod device;
 mod header;
 mod incoming;
 mod label;
+mod row;
 
 use std::fmt;
 
@@ -20,6 +21,7 @@ pub use header::HeaderError;
 pub(crate) use header::{HEADER_LEN, decode, encode};
 pub(crate) use incoming::Incoming;
 pub use label::Label;
+pub(crate) use row::{ROW, decode_row, encode_row};
 
 /// What identifies a message among all others of a run: the step and, within it, the message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
