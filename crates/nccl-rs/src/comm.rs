@@ -1,27 +1,28 @@
 //! A communicator.
 
+use std::ffi::{CString, c_int};
+use std::ptr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicPtr, Ordering};
 use std::time::Duration;
 
-use crate::config::CommConfig;
+use cudarc::nccl::sys::{ncclComm, ncclComm_t, ncclConfig_t};
+
+use crate::config::{CommConfig, RawConfig};
 use crate::device::Device;
 use crate::error::NcclError;
 use crate::id::UniqueId;
+use crate::library::Nccl;
+use crate::poll::Wait;
+use crate::state::{CommStatus, RawComm, State};
+
+/// `NCCL_SPLIT_NOCOLOR`.
+const NO_COLOR: c_int = -1;
 
 /// One rank's part in a communicator. Never blocks without a deadline; dropped without [`Comm::finalize`], it is aborted.
 #[derive(Debug)]
-pub struct Comm {}
-
-/// How a communicator is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum CommStatus {
-    /// Nothing is under way on the host, and nothing has failed.
-    Ready,
-    /// An earlier call is not done.
-    InProgress,
-    /// It was aborted.
-    Aborted,
-    /// It failed, maybe because of another rank.
-    Failed(NcclError),
+pub struct Comm {
+    state: Arc<State>,
 }
 
 impl Comm {
@@ -37,39 +38,52 @@ impl Comm {
         config: &CommConfig,
         limit: Duration,
     ) -> Result<Self, NcclError> {
-        todo!("{device:?} {n_ranks} {rank} {config:?} {limit:?} {}", id.as_bytes().len())
+        const CALL: &str = "ncclCommInitRankConfig";
+        let (n_ranks_raw, rank_raw) = ranks(CALL, n_ranks, rank)?;
+        let nccl = Nccl::get()?;
+        let init = nccl.comm_init_rank_config()?;
+        let mut wait = Wait::new(CALL, limit);
+        let mut making = Making::new(nccl, RawConfig::new(CALL, config, nccl.version())?);
+        device.bind()?;
+        let (comm, config) = making.arguments();
+        // SAFETY: both point to what `making` keeps; the id is passed by value. The context of the device is current.
+        let code = unsafe { init(comm, n_ranks_raw, id.raw(), rank_raw, config) };
+        nccl.check(CALL, code)?;
+        let (comm, names) = making.finish(CALL, &mut wait)?;
+        Ok(Self { state: Arc::new(State::new(nccl, device.clone(), n_ranks, rank, comm, names)) })
     }
 
     /// How many ranks.
     pub fn n_ranks(&self) -> usize {
-        todo!()
+        self.state.n_ranks
     }
 
     /// This rank.
     pub fn rank(&self) -> usize {
-        todo!()
+        self.state.rank
     }
 
     /// The device.
     pub fn device(&self) -> &Device {
-        todo!()
+        &self.state.device
     }
 
     /// How it is. Does not wait.
     pub fn status(&self) -> CommStatus {
-        todo!()
+        self.state.status()
     }
 
     /// What can abort it from any thread, such as a watchdog's.
     pub fn abort_handle(&self) -> AbortHandle {
-        todo!()
+        AbortHandle { state: self.state.clone() }
     }
 
-    /// Divides the ranks: those that give one color make a communicator together, ordered by key; with `None` this rank is in
-    /// none. All ranks must call it.
+    /// Divides the ranks: those that give one color make a communicator together, ordered by key and, among equal keys, by rank;
+    /// with `None` this rank is in none. All ranks must call it. Since NCCL 2.18.
     ///
     /// # Errors
-    /// As [`Comm::init`].
+    /// As [`Comm::init`]; on all but [`NcclError::Misuse`] and [`NcclError::TooOld`] this communicator is aborted too: the other
+    /// ranks' part of it cannot be undone.
     pub fn split(
         &self,
         color: Option<u32>,
@@ -77,7 +91,59 @@ impl Comm {
         config: &CommConfig,
         limit: Duration,
     ) -> Result<Option<Self>, NcclError> {
-        todo!("{color:?} {key} {config:?} {limit:?}")
+        const CALL: &str = "ncclCommSplit";
+        let nccl = self.state.nccl;
+        let split = nccl.comm_split()?;
+        let color_raw = color.map_or(Ok(NO_COLOR), |color| {
+            c_int::try_from(color).map_err(|_| NcclError::Misuse {
+                call: CALL,
+                reason: format!("the color is {color}, but at most {} can be", c_int::MAX),
+            })
+        })?;
+        let making = Making::new(nccl, RawConfig::new(CALL, config, nccl.version())?);
+        let mut wait = Wait::new(CALL, limit);
+        let result = self.split_with(CALL, making, &mut wait, color.is_some(), |comm, made, config| {
+            // SAFETY: the communicator exists and its lock is held; the others point to what `making` keeps.
+            unsafe { split(comm, color_raw, key, made, config) }
+        });
+        if result.is_err() {
+            self.state.abort();
+        }
+        result
+    }
+
+    fn split_with(
+        &self,
+        call: &'static str,
+        mut making: Making,
+        wait: &mut Wait,
+        is_in_one: bool,
+        split: impl FnOnce(ncclComm_t, *mut ncclComm_t, *mut ncclConfig_t) -> c_int,
+    ) -> Result<Option<Self>, NcclError> {
+        let State { nccl, ref device, .. } = *self.state;
+        self.state.settle(call, wait)?;
+        device.bind()?;
+        let (made, config) = making.arguments();
+        self.state.call(call, |comm| split(comm, made, config))?;
+        // The part of it that is this communicator's: what is made is there only then.
+        if let Err(error) = self.state.settle(call, wait) {
+            // Before what is made is looked at, so that NCCL is done with it.
+            self.state.abort();
+            return Err(error);
+        }
+        if !is_in_one {
+            making.forget_nothing_made();
+            return Ok(None);
+        }
+        let (comm, names) = making.finish(call, wait)?;
+        // SAFETY: it was just made, and no one else knows of it.
+        let ask = |function: AskComm, name| unsafe { ask(nccl, function, name, comm) };
+        let numbers = ask(nccl.comm_count, "ncclCommCount")
+            .and_then(|n_ranks| Ok((n_ranks, ask(nccl.comm_user_rank, "ncclCommUserRank")?)));
+        // Made first: its drop aborts it also where the numbers are not to be had.
+        let (n_ranks, rank) = *numbers.as_ref().unwrap_or(&(0, 0));
+        let made = Self { state: Arc::new(State::new(nccl, device.clone(), n_ranks, rank, comm, names)) };
+        numbers.map(|_| Some(made))
     }
 
     /// Leaves in good order once all that was launched is done, for at most `limit`; aborts it otherwise.
@@ -85,22 +151,154 @@ impl Comm {
     /// # Errors
     /// [`NcclError::Deadline`], or what NCCL says.
     pub fn finalize(self, limit: Duration) -> Result<(), NcclError> {
-        todo!("{limit:?}")
+        // On an error it is aborted as it is dropped.
+        self.state.finalize(&mut Wait::new("ncclCommFinalize", limit))
+    }
+
+    pub(crate) const fn state(&self) -> &Arc<State> {
+        &self.state
+    }
+}
+
+/// Aborts: a communicator that is still live was not finalized.
+impl Drop for Comm {
+    fn drop(&mut self) {
+        self.state.abort();
     }
 }
 
 /// Aborts a communicator from any thread. Does nothing once it is gone.
 #[derive(Clone, Debug)]
-pub struct AbortHandle {}
+pub struct AbortHandle {
+    state: Arc<State>,
+}
 
 impl AbortHandle {
-    /// What is under way ends, undone. Idempotent.
+    /// What is under way ends, undone. Idempotent. Returns once NCCL has let go of the communicator, or at once if another
+    /// thread is already ending it.
     pub fn abort(&self) {
-        todo!()
+        self.state.abort();
     }
 
     /// As [`Comm::status`]; [`CommStatus::Aborted`] also once the communicator is gone.
     pub fn status(&self) -> CommStatus {
-        todo!()
+        self.state.status()
+    }
+}
+
+type AskComm = unsafe extern "C" fn(ncclComm_t, *mut c_int) -> c_int;
+
+/// One of a communicator's numbers.
+///
+/// # Safety
+/// `comm` exists, and no other thread uses it now.
+unsafe fn ask(nccl: &Nccl, function: AskComm, name: &'static str, comm: RawComm) -> Result<usize, NcclError> {
+    let mut number: c_int = 0;
+    // SAFETY: the caller vouches for the communicator; it writes one int, which `number` is.
+    nccl.check(name, unsafe { function(comm.raw(), &raw mut number) })?;
+    usize::try_from(number)
+        .map_err(|_| NcclError::Misuse { call: name, reason: format!("NCCL answered {number}, which no count is") })
+}
+
+/// A communicator that NCCL is making, in the background: where NCCL puts its handle, and what NCCL may read meanwhile.
+struct Making {
+    nccl: &'static Nccl,
+    place: Option<Box<Place>>,
+}
+
+struct Place {
+    comm: AtomicPtr<ncclComm>,
+    config: RawConfig,
+}
+
+impl Making {
+    fn new(nccl: &'static Nccl, config: RawConfig) -> Self {
+        Self { nccl, place: Some(Box::new(Place { comm: AtomicPtr::default(), config })) }
+    }
+
+    /// What NCCL's calls take. Good until [`Making::finish`].
+    fn arguments(&mut self) -> (*mut ncclComm_t, *mut ncclConfig_t) {
+        self.place
+            .as_mut()
+            .map_or((ptr::null_mut(), ptr::null_mut()), |place| (place.comm.as_ptr(), place.config.as_mut_ptr()))
+    }
+
+    /// The handle, once NCCL has put it there.
+    fn comm(&self) -> Option<ncclComm_t> {
+        // A thread of NCCL's may be the one that puts it there.
+        let comm = self.place.as_ref()?.comm.load(Ordering::Acquire);
+        (!comm.is_null()).then_some(comm)
+    }
+
+    /// Waits until it is made.
+    fn finish(mut self, call: &'static str, wait: &mut Wait) -> Result<(RawComm, Vec<CString>), NcclError> {
+        let comm = wait.until(|| {
+            let Some(comm) = self.comm() else { return Ok(None) };
+            // SAFETY: NCCL put it there, and no one else knows of it.
+            Ok(unsafe { self.nccl.is_ready(call, comm) }?.then_some(comm))
+        })?;
+        let names = self.place.take().map_or_else(Vec::new, |place| place.config.into_names());
+        // SAFETY: it exists. The place that also had its handle is no more.
+        Ok((unsafe { RawComm::new(comm) }, names))
+    }
+
+    /// Of a split in which this rank gets no communicator, once that is done.
+    fn forget_nothing_made(mut self) {
+        if self.comm().is_none() {
+            self.place = None;
+        }
+    }
+}
+
+/// Of a communicator that was not finished: aborted, as far as there is one.
+impl Drop for Making {
+    fn drop(&mut self) {
+        if let Some(comm) = self.comm() {
+            // SAFETY: NCCL put it there, no one else knows of it, and this is the last use of it.
+            unsafe { (self.nccl.comm_abort)(comm) };
+        }
+        // Never freed: a thread of NCCL's may still be about to write there. It is small, and this is rare.
+        std::mem::forget(self.place.take());
+    }
+}
+
+/// The ranks as NCCL takes them.
+fn ranks(call: &'static str, n_ranks: usize, rank: usize) -> Result<(c_int, c_int), NcclError> {
+    let n_ranks_raw = c_int::try_from(n_ranks).ok().filter(|n_ranks| *n_ranks > 0);
+    let n_ranks_raw = n_ranks_raw.ok_or_else(|| NcclError::Misuse {
+        call,
+        reason: format!("{n_ranks} ranks were asked for, but there can be 1 to {}", c_int::MAX),
+    })?;
+    if rank >= n_ranks {
+        let reason = format!("rank {rank} of {n_ranks} does not exist: the last is {}", n_ranks - 1);
+        return Err(NcclError::Misuse { call, reason });
+    }
+    // It is less than what fits.
+    Ok((n_ranks_raw, rank as c_int))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranks_that_cannot_be_are_refused() {
+        assert_eq!(ranks("f", 4, 3), Ok((4, 3)));
+        let reason = |n_ranks, rank| ranks("f", n_ranks, rank).unwrap_err().to_string();
+        assert_eq!(reason(0, 0), "f: 0 ranks were asked for, but there can be 1 to 2147483647");
+        assert_eq!(reason(4, 4), "f: rank 4 of 4 does not exist: the last is 3");
+        assert_eq!(reason(1 << 40, 0), "f: 1099511627776 ranks were asked for, but there can be 1 to 2147483647");
+    }
+
+    #[test]
+    fn handles_may_go_to_any_thread() {
+        fn crosses<T: Send + Sync>() {}
+        crosses::<Comm>();
+        crosses::<AbortHandle>();
+        crosses::<crate::InFlight>();
+        crosses::<crate::Stream>();
+        crosses::<crate::Event>();
+        crosses::<crate::DeviceBytes>();
+        crosses::<crate::Group<'_>>();
     }
 }

@@ -4,27 +4,53 @@ use std::sync::Arc;
 
 use cudarc::driver::CudaContext;
 
+use crate::driver::{Driver, INVALID_DEVICE};
 use crate::error::NcclError;
+use crate::pinned::Pool;
 
 /// A GPU's context, without cudarc's own ordering of slices between streams: that keeps one reader only, so that it loses
 /// others; whoever uses several streams orders them by [`Event`](crate::Event)s.
+///
+/// Calls make the context the calling thread's, and leave it so, as cudarc does.
 #[derive(Clone, Debug)]
 pub struct Device {
     context: Arc<CudaContext>,
+    pool: Arc<Pool>,
 }
 
 impl Device {
     /// The GPU of that number among those that the process may see.
     ///
     /// # Errors
-    /// [`NcclError::NoDriver`], or what the driver says: among others that there is no such GPU.
+    /// [`NcclError::NoDriver`], [`NcclError::MissingDriverSymbol`], or what the driver says: among others that there is no such
+    /// GPU.
     pub fn new(ordinal: usize) -> Result<Self, NcclError> {
-        todo!("{ordinal}")
+        let driver = Driver::get()?;
+        // Asked first: what follows is cudarc's, which takes the number for a C int.
+        if ordinal >= driver.device_count()? {
+            return Err(driver.error("cuDeviceGet", INVALID_DEVICE));
+        }
+        let context =
+            CudaContext::new(ordinal).map_err(|error| driver.error("cuDevicePrimaryCtxRetain", error.0 as u32))?;
+        Ok(Self::of(context))
     }
 
     /// That of a context that exists, whose slices are from now on not ordered by cudarc.
+    ///
+    /// Call it before slices of that context are used on more than one cudarc stream: from then on their order is yours. With
+    /// one compute stream, as candle has, there is nothing to do.
     pub fn of(context: Arc<CudaContext>) -> Self {
-        todo!("{context:?}")
+        // SAFETY: what cudarc asks for is that uses of one slice on several streams are ordered, which this function's contract
+        // hands to the caller. Uses by this crate's operations keep the slice allocated until they are done. Without the order
+        // the bytes of a slice may be any, which is a value of every type that this crate writes to.
+        unsafe { context.disable_event_tracking() };
+        Self::around(context)
+    }
+
+    /// That of a context that exists and stays as it is.
+    pub(crate) fn around(context: Arc<CudaContext>) -> Self {
+        let pool = Pool::of(&context);
+        Self { context, pool }
     }
 
     /// How many GPUs the process may see.
@@ -32,11 +58,28 @@ impl Device {
     /// # Errors
     /// As [`Device::new`].
     pub fn count() -> Result<usize, NcclError> {
-        todo!()
+        Driver::get()?.device_count()
     }
 
     /// Its context.
     pub const fn context(&self) -> &Arc<CudaContext> {
         &self.context
+    }
+
+    /// The driver, with this context as the calling thread's: what every call to it begins with.
+    pub(crate) fn bind(&self) -> Result<&'static Driver, NcclError> {
+        let driver = Driver::get()?;
+        // SAFETY: `self` keeps the context.
+        unsafe { driver.bind(self.context.cu_ctx()) }?;
+        Ok(driver)
+    }
+
+    /// Whether both are the same context.
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        self.context.cu_ctx() == other.context.cu_ctx()
+    }
+
+    pub(crate) const fn pool(&self) -> &Arc<Pool> {
+        &self.pool
     }
 }

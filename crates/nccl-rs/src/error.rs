@@ -17,6 +17,12 @@ pub enum NcclError {
     /// There is no CUDA driver where the loader looks.
     #[error("no CUDA driver is present (looked for libcuda.so and libcuda.so.1)")]
     NoDriver,
+    /// The CUDA driver that was found lacks a function: it is older than CUDA 11.4, or not a driver.
+    #[error("the CUDA driver that was found has no {name}")]
+    MissingDriverSymbol {
+        /// The function.
+        name: &'static str,
+    },
     /// The NCCL that was found lacks a function.
     #[error("the NCCL library that was found has no {name}")]
     MissingSymbol {

@@ -1,5 +1,9 @@
 //! Types of elements and ways to reduce them.
 
+use std::ffi::c_int;
+
+use cudarc::nccl::sys::{ncclDataType_t, ncclRedOp_t};
+
 /// The type of elements, as NCCL knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum DataType {
@@ -29,6 +33,20 @@ impl DataType {
             Self::I64 | Self::F64 => 8,
         }
     }
+
+    /// NCCL's number for it.
+    pub(crate) const fn code(self) -> c_int {
+        let code = match self {
+            Self::U8 => ncclDataType_t::ncclUint8,
+            Self::I32 => ncclDataType_t::ncclInt32,
+            Self::I64 => ncclDataType_t::ncclInt64,
+            Self::F16 => ncclDataType_t::ncclFloat16,
+            Self::Bf16 => ncclDataType_t::ncclBfloat16,
+            Self::F32 => ncclDataType_t::ncclFloat32,
+            Self::F64 => ncclDataType_t::ncclFloat64,
+        };
+        code as c_int
+    }
 }
 
 /// How elements are reduced.
@@ -44,4 +62,18 @@ pub enum ReduceOp {
     Min,
     /// The mean.
     Average,
+}
+
+impl ReduceOp {
+    /// NCCL's number for it.
+    pub(crate) const fn code(self) -> c_int {
+        let code = match self {
+            Self::Sum => ncclRedOp_t::ncclSum,
+            Self::Product => ncclRedOp_t::ncclProd,
+            Self::Max => ncclRedOp_t::ncclMax,
+            Self::Min => ncclRedOp_t::ncclMin,
+            Self::Average => ncclRedOp_t::ncclAvg,
+        };
+        code as c_int
+    }
 }

@@ -15,6 +15,8 @@ mod config;
 #[cfg(feature = "nccl")]
 mod device;
 #[cfg(feature = "nccl")]
+mod driver;
+#[cfg(feature = "nccl")]
 mod error;
 #[cfg(feature = "nccl")]
 mod event;
@@ -31,13 +33,21 @@ mod library;
 #[cfg(feature = "nccl")]
 mod memory;
 #[cfg(feature = "nccl")]
+mod parked;
+#[cfg(feature = "nccl")]
+mod pinned;
+#[cfg(feature = "nccl")]
+mod poll;
+#[cfg(feature = "nccl")]
+mod state;
+#[cfg(feature = "nccl")]
 mod stream;
 mod version;
 
 pub use version::Version;
 #[cfg(feature = "nccl")]
 pub use {
-    comm::{AbortHandle, Comm, CommStatus},
+    comm::{AbortHandle, Comm},
     config::CommConfig,
     device::Device,
     error::NcclError,
@@ -47,7 +57,8 @@ pub use {
     in_flight::InFlight,
     kinds::{DataType, ReduceOp},
     library::{require_version, runtime_version},
-    memory::{DeviceBytes, DeviceMemory},
+    memory::{DeviceBytes, DeviceMemory, Shared},
+    state::CommStatus,
     stream::Stream,
 };
 

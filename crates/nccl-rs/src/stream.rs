@@ -1,19 +1,37 @@
 //! A queue of work on a GPU.
 
+use std::ptr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use cudarc::driver::CudaStream;
+use cudarc::driver::sys::CUstream;
 
 use crate::device::Device;
 use crate::error::NcclError;
 use crate::event::Event;
 
+/// `CU_STREAM_NON_BLOCKING`: not ordered with the default stream either.
+const NON_BLOCKING: u32 = 1;
+
 /// A queue of work: what is put on it runs in that order. A handle: clones are the same queue.
 #[derive(Clone, Debug)]
 pub struct Stream {
-    // the raw stream with what owns it: this crate, or a cudarc stream
+    queue: Arc<Queue>,
 }
+
+#[derive(Debug)]
+struct Queue {
+    raw: CUstream,
+    device: Device,
+    /// The owner of `raw`; this crate where there is none.
+    owner: Option<Arc<CudaStream>>,
+}
+
+// SAFETY: a stream's handle may be used by any thread, and by several at once: the driver locks.
+unsafe impl Send for Queue {}
+// SAFETY: as above.
+unsafe impl Sync for Queue {}
 
 impl Stream {
     /// A queue of its own, not ordered with any other.
@@ -21,17 +39,30 @@ impl Stream {
     /// # Errors
     /// What the driver says.
     pub fn new(device: &Device) -> Result<Self, NcclError> {
-        todo!("{device:?}")
+        let driver = device.bind()?;
+        let mut raw: CUstream = ptr::null_mut();
+        // SAFETY: it writes one handle, which `raw` is.
+        driver.check("cuStreamCreate", unsafe { (driver.stream_create)(&raw mut raw, NON_BLOCKING) })?;
+        Ok(Self { queue: Arc::new(Queue { raw, device: device.clone(), owner: None }) })
     }
 
-    /// The queue of a cudarc stream, as candle computes on.
+    /// The queue of a cudarc stream, as candle computes on. Its context becomes that of a [`Device`], see [`Device::of`].
     pub fn of(stream: Arc<CudaStream>) -> Self {
-        todo!("{stream:?}")
+        Self::on(Device::of(stream.context().clone()), stream)
+    }
+
+    /// The same, of a stream whose context stays as it is.
+    pub(crate) fn around(stream: Arc<CudaStream>) -> Self {
+        Self::on(Device::around(stream.context().clone()), stream)
+    }
+
+    fn on(device: Device, stream: Arc<CudaStream>) -> Self {
+        Self { queue: Arc::new(Queue { raw: stream.cu_stream(), device, owner: Some(stream) }) }
     }
 
     /// The device.
     pub fn device(&self) -> &Device {
-        todo!()
+        &self.queue.device
     }
 
     /// An event that is complete once all that is on the stream now is.
@@ -39,15 +70,19 @@ impl Stream {
     /// # Errors
     /// What the driver says.
     pub fn record(&self) -> Result<Event, NcclError> {
-        todo!()
+        // SAFETY: `self` keeps the stream, which is of that device.
+        unsafe { Event::record(self.device(), self.raw()) }
     }
 
-    /// Has what is put on the stream from now on wait for an event. Does not wait itself.
+    /// Has what is put on the stream from now on wait for an event. Does not wait itself. The event may be of another device.
     ///
     /// # Errors
     /// What the driver says.
     pub fn wait(&self, event: &Event) -> Result<(), NcclError> {
-        todo!("{event:?}")
+        let driver = self.device().bind()?;
+        // SAFETY: both handles are kept by their owners during the call; the driver keeps what it needs of the event. There are
+        // no flags.
+        driver.check("cuStreamWaitEvent", unsafe { (driver.stream_wait_event)(self.raw(), event.raw(), 0) })
     }
 
     /// Waits here until all that is on the stream now is done, for at most that long.
@@ -55,6 +90,26 @@ impl Stream {
     /// # Errors
     /// [`NcclError::Deadline`], or what the driver says of the work.
     pub fn settle(&self, limit: Duration) -> Result<(), NcclError> {
-        todo!("{limit:?}")
+        self.record()?.wait(limit)
+    }
+
+    pub(crate) fn raw(&self) -> CUstream {
+        self.queue.raw
+    }
+
+    /// Whether both are the same queue.
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        self.raw() == other.raw() && self.device().is(other.device())
+    }
+}
+
+impl Drop for Queue {
+    fn drop(&mut self) {
+        if self.owner.is_some() {
+            return;
+        }
+        let Ok(driver) = self.device.bind() else { return };
+        // SAFETY: this is the last that knows of it. Work that is still on it runs to its end: the driver frees it only then.
+        unsafe { (driver.stream_destroy)(self.raw) };
     }
 }

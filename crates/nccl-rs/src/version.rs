@@ -27,6 +27,18 @@ impl Version {
         let rest = if code < 10_000 { code % 1000 } else { code % 10_000 };
         Self { major, minor: rest / 100, patch: rest % 100 }
     }
+
+    /// NCCL's code for it.
+    ///
+    /// ```
+    /// use nccl_rs::Version;
+    /// assert_eq!(Version { major: 2, minor: 30, patch: 4 }.code(), 23004);
+    /// assert_eq!(Version { major: 2, minor: 7, patch: 8 }.code(), 2708);
+    /// ```
+    pub const fn code(self) -> u32 {
+        let per_major = if self.major < 2 || (self.major == 2 && self.minor <= 8) { 1000 } else { 10_000 };
+        self.major * per_major + self.minor * 100 + self.patch
+    }
 }
 
 impl fmt::Display for Version {

@@ -165,6 +165,19 @@ pub enum CommError {
         /// What is wrong with them.
         fault: HeaderError,
     },
+    /// A buffer in a device's memory where bytes of the host travel.
+    #[error(
+        "{boundary} in a device's memory is given to the {channel}, which goes over {transport}; only channels over NCCL \
+         (`Member::over_nccl`) take device memory: copy it to the host first"
+    )]
+    DeviceBuffer {
+        /// The channel.
+        channel: Channel,
+        /// What it goes over.
+        transport: &'static str,
+        /// What was given.
+        boundary: Boundary,
+    },
     /// A channel that was not built.
     #[error("rank {rank} has no {channel}; endpoints build exactly the channels they are given")]
     NoChannel {
@@ -226,6 +239,41 @@ pub enum CommError {
     /// A buffer that cannot be.
     #[error(transparent)]
     Buffer(#[from] BufferError),
+    /// Something of NCCL's or of the device's went wrong.
+    #[cfg(feature = "nccl")]
+    #[error("{of}: {error}")]
+    Nccl {
+        /// Where.
+        of: Communicator,
+        /// What, with NCCL's or the driver's code and text.
+        error: nccl_rs::NcclError,
+    },
+    /// Two ranks' messages on one communicator, in another order at either end.
+    #[cfg(feature = "nccl")]
+    #[error(
+        "{channel}: {label} was message {sent} from rank {} to rank {} on their communicator, but message {expected} was \
+         expected; on one communicator all messages between two ranks stand in one order: use a policy that keeps it, or a \
+         communicator per channel", channel.source, channel.destination
+    )]
+    OutOfTurn {
+        /// The channel.
+        channel: Channel,
+        /// The message.
+        label: Label,
+        /// Its number among those of its source to this rank, from 0.
+        sent: i64,
+        /// The number that its receive has here.
+        expected: i64,
+    },
+    /// A rank that cannot take part over NCCL. Every rank is told the same.
+    #[cfg(feature = "nccl")]
+    #[error("rank {rank} cannot take part over NCCL: {reason}")]
+    NoNccl {
+        /// The rank.
+        rank: Rank,
+        /// Why.
+        reason: String,
+    },
     /// The system refused something.
     #[error("cannot {what}: {reason}")]
     System {
@@ -246,5 +294,36 @@ pub(crate) struct Loss {
 impl From<Loss> for CommError {
     fn from(loss: Loss) -> Self {
         Self::PeerLost { rank: loss.rank, reason: loss.reason }
+    }
+}
+
+/// A communicator of NCCL's, by what it is for.
+#[cfg(feature = "nccl")]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Communicator {
+    /// That of one channel.
+    Channel(Channel),
+    /// That of all channels together.
+    All {
+        /// Ranks of the run.
+        n_ranks: u32,
+    },
+    /// That of a group's collectives.
+    Group {
+        /// The group's number.
+        id: u32,
+        /// Its ranks.
+        ranks: Vec<Rank>,
+    },
+}
+
+#[cfg(feature = "nccl")]
+impl fmt::Display for Communicator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Channel(channel) => write!(f, "the communicator of the {channel}"),
+            Self::All { n_ranks } => write!(f, "the communicator of all {n_ranks} ranks"),
+            Self::Group { id, ranks } => write!(f, "the communicator of group {id}, {}", ranks_text(ranks)),
+        }
     }
 }

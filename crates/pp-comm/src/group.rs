@@ -132,6 +132,12 @@ impl Group {
     }
 }
 
+/// Whether a channel is one of those that a group's collectives go over.
+#[cfg(feature = "nccl")]
+pub(crate) const fn is_for_collectives(channel: Channel) -> bool {
+    channel.queue >= COLLECTIVE_QUEUES
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -77,6 +77,7 @@ struct Readme;
 mod alarm;
 mod arrival;
 mod board;
+mod channel_fields;
 mod collective;
 pub mod collectives;
 pub mod contract;
@@ -111,7 +112,11 @@ pub mod fuzzing {
 }
 
 pub use collective::{Collective, Elements};
+#[cfg(feature = "nccl")]
+pub use endpoint::{Communicators, HandOver, NcclSpec, Waits};
 pub use endpoint::{Endpoint, Fault, FaultError, RecvTicket, RoughLinks, SendTicket, Transports};
+#[cfg(feature = "nccl")]
+pub use error::Communicator;
 pub use error::{CommError, Operation};
 
 pub use executor::{
@@ -122,6 +127,11 @@ pub use flight::{Event, Recorder, State, Subject};
 pub use group::Group;
 pub use member::{Member, MemoryBuilder, MemorySpec, memory_fabric};
 pub use message::{Boundary, Buffer, BufferError, DType, Envelope, HeaderError, Label, MAX_DIMS, MAX_MESSAGE_BYTES};
+#[cfg(feature = "nccl")]
+pub use message::{DeviceAllocator, StreamAllocator};
+/// NCCL itself: devices, streams and memory that [`NcclSpec`] and [`Buffer::on_device`] take.
+#[cfg(feature = "nccl")]
+pub use nccl_rs;
 pub use rendezvous::{
     Host, HostAddress, HostSpec, JoinSpec, Joined, Refusal, RendezvousError, Secret, SecretError, await_address,
     clear_address, join, peek_address, publish_address, withdraw_address,

@@ -28,6 +28,21 @@ impl Member {
         self.control.close();
     }
 
+    /// Has the rank's messages go between GPUs, over NCCL: for a member that [joined](crate::join) over sockets, whose links then
+    /// carry only what says of each message which it is. All ranks call it together, before the first step: communicators are
+    /// made for every channel, in one order, and each is tried with a small transfer.
+    ///
+    /// # Errors
+    /// [`CommError::NoNccl`], told to all ranks alike, for a rank that has no NCCL, one that is too old, or another idea of what
+    /// there is to be; [`CommError::Nccl`] for a communicator that cannot be made or does not work, and as
+    /// [`Control::all_gather`]. The member is lost then.
+    #[cfg(feature = "nccl")]
+    pub fn over_nccl(self, spec: crate::endpoint::NcclSpec) -> Result<Self, CommError> {
+        let Self { endpoint, mut control } = self;
+        let endpoint = endpoint.over_nccl(&mut control, spec)?;
+        Ok(Self { endpoint, control })
+    }
+
     /// Has `callback` called with the first rank that is lost; see [`Control::on_loss`].
     ///
     /// # Errors

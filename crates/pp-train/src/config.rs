@@ -154,7 +154,10 @@ impl TrainConfig {
             timeout: seconds("--timeout", args.timeout, 60)?,
             heartbeat: seconds("--heartbeat", args.heartbeat, 10)?,
             #[cfg(feature = "nccl")]
-            gpu: gpu(args, env, &place, compute, &carrier)?,
+            gpu: match compute.is_on_host() && matches!(carrier, Carrier::Host(_)) {
+                true => None,
+                false => Some(GpuChoice::new(args.device.device_id, env, &place)?),
+            },
             compute,
             carrier,
             metrics: args.metrics.clone(),
@@ -196,6 +199,11 @@ impl TrainConfig {
         &self.place
     }
 
+    /// What computes, and in which numbers.
+    pub fn compute(&self) -> Compute {
+        self.compute
+    }
+
     /// Whether everything is to be checked and nothing started.
     pub fn dry_run(&self) -> bool {
         self.dry_run
@@ -204,6 +212,14 @@ impl TrainConfig {
     /// Threads for the kernels of this rank.
     pub fn threads(&self) -> usize {
         self.threads
+    }
+
+    /// Whether a GPU is needed, for tensors or for messages.
+    pub(crate) fn needs_gpu(&self) -> bool {
+        #[cfg(feature = "nccl")]
+        return self.gpu.is_some();
+        #[cfg(not(feature = "nccl"))]
+        false
     }
 
     /// Everything that decides what is trained and that all ranks must have alike, as text, and nothing about this process.
@@ -366,19 +382,6 @@ fn fault(args: &Args, n_ranks: u32) -> Result<Option<Fault>, Invalid> {
         Ok(fault) => Ok(Some(fault)),
         Err(error) => refuse!("--inject-fault {text}: {error}"),
     }
-}
-
-/// Which GPU is this process's, where one is used.
-#[cfg(feature = "nccl")]
-fn gpu(
-    args: &Args,
-    env: &Environment,
-    place: &Place,
-    compute: Compute,
-    carrier: &Carrier,
-) -> Result<Option<GpuChoice>, Invalid> {
-    let is_used = !compute.is_on_host() || matches!(carrier, Carrier::Nccl(_));
-    is_used.then(|| GpuChoice::new(args.device.device_id, env, place)).transpose()
 }
 
 fn seconds(flag: &str, seconds: f64, usual: u32) -> Result<Duration, Invalid> {

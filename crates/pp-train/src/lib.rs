@@ -11,6 +11,7 @@
 //! | `plan` | [`Plan`]: what a step computes, where and in which order, from flags or from a file |
 //! | `programs` | [`Programs`] of training and validation, and that they are part of what was [proved](prove) |
 //! | `groups` | the mesh of ranks, a rank's groups, and every [channel](channels) of the run |
+//! | `machine` | [`Machine`]: what a rank computes on and sends by, opened; that every rank has it |
 //! | `optimizer`, `sync` | AdamW; what ranks tell each other after a step's backwards |
 //! | `clock`, `measure`, `trace` | the clock that ranks share; what stages took, beside what the simulator makes of it; a step written down |
 //! | `stop` | [`Stop`]: signals, and how ranks agree to stop after the same step |
@@ -42,6 +43,7 @@ mod groups;
 mod invalid;
 mod layers;
 mod lr;
+mod machine;
 mod measure;
 mod nearest;
 mod optimizer;
@@ -69,6 +71,7 @@ pub use flight::Flight;
 pub use groups::channels;
 pub use invalid::Invalid;
 pub use lr::LrSchedule;
+pub use machine::Machine;
 pub use measure::{Measured, Predicted, SLOW_FROM, SlowStage, StageTimes};
 pub use outcome::{Outcome, RankFigures, StepFigures};
 pub use plan::{FilePlan, Plan};

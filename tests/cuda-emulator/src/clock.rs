@@ -24,6 +24,12 @@ impl Clock {
         }
     }
 
+    /// Adds an actor's work up to piece `number`.
+    pub fn raise(&mut self, actor: Actor, number: u64) {
+        let mine = self.0.entry(actor).or_default();
+        *mine = number.max(*mine);
+    }
+
     /// One more piece of an actor's work; gives its number.
     pub fn tick(&mut self, actor: Actor) -> u64 {
         let count = self.0.entry(actor).or_default();
@@ -34,6 +40,11 @@ impl Clock {
     /// Whether piece `number` of an actor's work is ordered before this point.
     pub fn has(&self, actor: Actor, number: u64) -> bool {
         self.0.get(&actor).is_some_and(|&count| count >= number)
+    }
+
+    /// How much of an actor's work is ordered before this point.
+    pub fn count(&self, actor: Actor) -> u64 {
+        self.0.get(&actor).copied().unwrap_or_default()
     }
 
     /// All entries, to put into a frame.

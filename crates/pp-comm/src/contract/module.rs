@@ -118,7 +118,7 @@ fn loss_of<E: std::error::Error + 'static>(made: &Buffer) -> Result<f64, ModuleE
     let value = match made.boundary().dtype() {
         DType::F32 => made.as_f32().ok().and_then(|loss| <[f32; 1]>::try_from(loss).ok()).map(|[loss]| loss.into()),
         DType::F64 => made.as_f64().ok().and_then(|loss| <[f64; 1]>::try_from(loss).ok()).map(|[loss]| loss),
-        DType::I64 => None,
+        DType::I64 | DType::Bf16 => None,
     };
     value.ok_or_else(|| ModuleError::NoLoss { found: made.boundary().clone() })
 }
@@ -128,6 +128,6 @@ fn ones<E: std::error::Error + 'static>(loss: &Boundary) -> Result<Buffer, Modul
     Ok(match loss.dtype() {
         DType::F32 => Buffer::f32(loss.shape(), vec![1.0])?,
         DType::F64 => Buffer::f64(loss.shape(), vec![1.0])?,
-        DType::I64 => return Err(ModuleError::NoLoss { found: loss.clone() }),
+        DType::I64 | DType::Bf16 => return Err(ModuleError::NoLoss { found: loss.clone() }),
     })
 }

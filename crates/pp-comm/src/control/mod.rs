@@ -142,6 +142,15 @@ impl Control {
         }
     }
 
+    /// What rings when a rank is lost; none where all ranks share a process.
+    #[cfg(feature = "nccl")]
+    pub(crate) const fn alarm(&self) -> Option<&crate::alarm::Alarm> {
+        match &self.transport {
+            Transport::Memory(_) => None,
+            Transport::Socket(socket) => Some(socket.alarm()),
+        }
+    }
+
     /// Says that this rank fails, and why: every other rank's waits end with it, whatever they wait for. Only the first
     /// failure of a run is told. What is left of the rank should be dropped.
     pub fn abort(&mut self, reason: &str) {

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use pp_schedule::{Channel, Rank, Role};
 
+#[cfg(feature = "nccl")]
+use super::link::Eye;
 use super::link::Link;
 use super::pipe::{Pipe, RoughLinks};
 use crate::alarm::Alarm;
@@ -69,6 +71,12 @@ impl SocketTransport {
     /// What a link goes over.
     pub(super) fn name(&self, link: usize) -> &'static str {
         self.links[link].name()
+    }
+
+    /// A look at every link, for another thread.
+    #[cfg(feature = "nccl")]
+    pub(super) fn eyes(&self) -> impl Iterator<Item = Eye> + '_ {
+        self.links.iter().map(Link::eye)
     }
 
     #[cfg(test)]

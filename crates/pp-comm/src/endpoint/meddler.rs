@@ -59,6 +59,7 @@ fn zeros(boundary: &Boundary) -> Result<Buffer, BufferError> {
         DType::F32 => Buffer::f32(shape, vec![0.0; len]),
         DType::F64 => Buffer::f64(shape, vec![0.0; len]),
         DType::I64 => Buffer::i64(shape, vec![0; len]),
+        DType::Bf16 => Buffer::bf16(shape, vec![0; len]),
     }
 }
 
@@ -77,7 +78,8 @@ fn mistyped(boundary: &Boundary) -> Result<Boundary, BufferError> {
     let dtype = match boundary.dtype() {
         DType::F32 => DType::F64,
         DType::F64 => DType::I64,
-        DType::I64 => DType::F32,
+        DType::I64 => DType::Bf16,
+        DType::Bf16 => DType::F32,
     };
     Boundary::new(dtype, boundary.shape())
 }

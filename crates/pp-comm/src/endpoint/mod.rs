@@ -4,16 +4,21 @@
 //! then. On each channel they match in the order in which they are posted, and every message is checked against what
 //! the receive expects.
 
+#[cfg(feature = "nccl")]
+mod device;
 mod faults;
 mod link;
 mod links;
 mod meddler;
 mod memory;
+#[cfg(feature = "nccl")]
+mod nccl;
 mod pipe;
 mod spin;
 #[cfg(all(test, not(loom)))]
 mod tests;
 mod ticket;
+mod transport;
 
 use std::marker::PhantomData;
 use std::time::Duration;
@@ -29,16 +34,21 @@ pub use faults::{Fault, FaultError};
 pub(crate) use links::SocketTransport;
 use meddler::{Meddled, Meddler};
 pub(crate) use memory::MemoryTransport;
+#[cfg(feature = "nccl")]
+pub use nccl::{Communicators, HandOver, NcclSpec, Waits};
+#[cfg(feature = "nccl")]
+pub(crate) use nccl::{GroupLaunch, of_nccl};
 pub(crate) use pipe::Pipe;
 pub use pipe::{RoughLinks, Transports};
 use spin::Spin;
 use ticket::{Abandoned, Claim};
 pub use ticket::{RecvTicket, SendTicket};
+use transport::Transport;
 
 /// Pause between two looks at several transfers at once.
 const PAUSE: Duration = Duration::from_micros(200);
 
-/// A rank's ends of its channels: in memory, in memory shared with other processes, or over sockets.
+/// A rank's ends of its channels: in memory, in memory shared with other processes, over sockets, or between GPUs.
 ///
 /// It stays on the thread that made it (some transports must); to leave in good order, call [`Endpoint::close`]. Dropped
 /// without that, the rank counts as lost.
@@ -53,13 +63,6 @@ pub struct Endpoint {
     transport: Transport,
     abandoned: Abandoned,
     one_thread: PhantomData<*const ()>,
-}
-
-/// The transports there are: a closed set, so that programs need no type parameter for them.
-#[derive(Debug)]
-enum Transport {
-    Memory(MemoryTransport),
-    Socket(SocketTransport),
 }
 
 impl Endpoint {
@@ -119,13 +122,10 @@ impl Endpoint {
         &self.channels
     }
 
-    /// What a channel of this rank goes over, for reports: `memory`, `shared memory` or `tcp`.
+    /// What a channel of this rank goes over, for reports: `memory`, `shared memory`, `tcp` or `nccl`.
     pub fn transport_of(&self, channel: Channel) -> Option<&'static str> {
         let link = self.channels.iter().position(|&known| known == channel)?;
-        Some(match &self.transport {
-            Transport::Memory(_) => "memory",
-            Transport::Socket(socket) => socket.name(link),
-        })
+        Some(self.transport.name(link))
     }
 
     /// How long each wait may last.
@@ -167,20 +167,14 @@ impl Endpoint {
     }
 
     fn hand_over(&mut self, link: usize, label: Label, buffer: Buffer) -> Result<Claim, CommError> {
-        let number = match &mut self.transport {
-            Transport::Memory(memory) => memory.post_send(link, label, buffer),
-            Transport::Socket(socket) => socket.post_send(link, label, buffer)?,
-        };
+        let number = self.transport.post_send((link, self.channels[link]), label, buffer)?;
         Ok(self.abandoned.claim((link, number)))
     }
 
     /// Lets go what nobody will wait for any more.
     fn let_go(&mut self) {
         for (link, number) in self.abandoned.take() {
-            match &mut self.transport {
-                Transport::Memory(memory) => memory.abandon(link, number),
-                Transport::Socket(socket) => socket.abandon(link, number),
-            }
+            self.transport.abandon(link, number);
         }
     }
 
@@ -220,10 +214,7 @@ impl Endpoint {
     ) -> Result<RecvTicket, CommError> {
         let link = self.link(channel, Role::Receive)?;
         self.let_go();
-        let number = match &mut self.transport {
-            Transport::Memory(fabric) => fabric.post_recv(link, label, boundary.clone())?,
-            Transport::Socket(socket) => socket.post_recv(link, label, boundary.clone(), memory)?,
-        };
+        let number = self.transport.post_recv(link, label, boundary.clone(), memory)?;
         let operation = Operation { role: Role::Receive, channel, label };
         self.recorder.note(Subject::Transfer(operation), State::Posted, boundary.n_bytes() as u64);
         Ok(RecvTicket { operation, boundary, claim: self.abandoned.claim((link, number)) })
@@ -287,11 +278,7 @@ impl Endpoint {
     }
 
     fn has_ended(&mut self, role: Role, (link, number): ticket::Place) -> bool {
-        match &mut self.transport {
-            Transport::Memory(memory) => memory.has_ended(role, link, number),
-            // Where the link cannot go on, the wait says why.
-            Transport::Socket(socket) => socket.has_ended(link, number).unwrap_or(true),
-        }
+        self.transport.has_ended(role, link, number)
     }
 
     fn wait<E: From<CommError>>(
@@ -313,12 +300,8 @@ impl Endpoint {
             }
         }
         let left = deadline.remaining().unwrap_or_default();
-        let done = match (&mut self.transport, operation.role) {
-            (Transport::Memory(memory), Role::Send) => memory.wait_send(link, number, left)?,
-            (Transport::Memory(memory), Role::Receive) => memory.wait_recv(link, number, left)?,
-            (Transport::Socket(socket), _) => socket.wait(link, number, left)?,
-        };
-        let buffer = done.ok_or(CommError::Deadline { operation, limit })?;
+        let done = self.transport.wait(operation, (link, number), left)?;
+        let buffer = done.ok_or_else(|| self.transport.fail(CommError::Deadline { operation, limit }))?;
         claim.close();
         Ok(buffer)
     }
@@ -337,14 +320,30 @@ impl Endpoint {
         done
     }
 
+    /// What is posted from here on goes together, where that makes a difference: as one launch of one communicator.
+    pub(crate) fn begin_together(&mut self) {
+        self.transport.begin_together();
+    }
+
+    /// All that goes together was posted. An error ends the endpoint; whatever is asked of it next says so too.
+    pub(crate) fn end_together(&mut self) -> Result<(), CommError> {
+        self.transport.end_together()
+    }
+
+    /// Waits until all is complete that a device's stream, and not this rank, was made to wait for. [`execute`](crate::execute)
+    /// does this at the end of a step. Where the rank itself waits, there is nothing to settle.
+    ///
+    /// # Errors
+    /// What a wait for one of those transfers would have given, the first cause of all.
+    pub fn settle(&mut self) -> Result<(), CommError> {
+        self.transport.settle(&self.channels, self.deadline)
+    }
+
     /// Leaves in good order: what was sent, waited for or not, still arrives where its receive is posted. Between
     /// processes this waits until it has left, for at most the deadline. Whoever still waits for this rank gets
     /// [`CommError::PeerLost`].
     pub fn close(self) {
-        match self.transport {
-            Transport::Memory(memory) => memory.close(),
-            Transport::Socket(socket) => socket.close(self.deadline),
-        }
+        self.transport.close(self.deadline);
     }
 
     /// The place of a channel in [`Endpoint::channels`], if this rank is at the end that plays `role`.

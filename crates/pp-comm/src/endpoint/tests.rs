@@ -41,6 +41,8 @@ fn n_held(endpoint: &Endpoint) -> usize {
     match &endpoint.transport {
         Transport::Memory(memory) => memory.n_held(),
         Transport::Socket(socket) => socket.n_held(),
+        #[cfg(feature = "nccl")]
+        Transport::Nccl(nccl) => nccl.n_held(),
     }
 }
 

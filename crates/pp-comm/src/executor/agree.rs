@@ -11,10 +11,7 @@ use super::spec::{Boundaries, StepSpec};
 use crate::endpoint::Endpoint;
 use crate::error::CommError;
 use crate::group::Group;
-use crate::message::{Boundary, Buffer, DType, Envelope, HeaderError, Label, MAX_DIMS};
-
-/// What stands for a boundary: element type, number of dimensions, dimensions.
-const ROW: usize = 2 + MAX_DIMS;
+use crate::message::{Boundary, Buffer, DType, Envelope, Label, ROW, decode_row, encode_row};
 
 /// Tells all ranks of a pipeline the boundaries of its next step. Every rank of `spec.group` calls it before it executes
 /// `program` as `spec.step`; those that the first rank gives in `spec` are what all get, those of the others are not looked at.
@@ -42,7 +39,7 @@ pub fn agree(program: &CertifiedProgram, spec: StepSpec<'_>, endpoint: &mut Endp
     let after = Rank(place.0 + 1);
     if after.idx() < spec.group.ranks().len() {
         let channel = channel(program, spec.group, place, endpoint.rank())?;
-        let buffer = Buffer::i64(&table, boundaries.iter().flat_map(encode).collect())?;
+        let buffer = Buffer::i64(&table, boundaries.iter().flat_map(encode_row).collect())?;
         let ticket = endpoint.post_send(channel, label(after), buffer)?;
         drop(endpoint.wait_send(ticket)?);
     }
@@ -63,68 +60,14 @@ fn channel(program: &CertifiedProgram, group: &Group, place: Rank, me: Rank) -> 
     found.ok_or(CommError::NoWay { rank: me, place: place.0, after: place.0 + 1 })
 }
 
-fn encode(boundary: &Boundary) -> [i64; ROW] {
-    let mut row = [0; ROW];
-    row[0] = boundary.dtype() as i64;
-    row[1] = boundary.shape().len() as i64;
-    for (field, &dim) in row[2..].iter_mut().zip(boundary.shape()) {
-        // A message has at most 2^32 bytes; a dimension beyond that stands beside one of 0.
-        *field = i64::try_from(dim).unwrap_or(i64::MAX);
-    }
-    row
-}
-
 fn decode(table: &Buffer, channel: Channel) -> Result<Vec<Boundary>, CommError> {
-    let malformed = |fault| CommError::Malformed { channel, fault };
-    let of_row = |row: &[i64; ROW]| {
-        let field = |field, value: i64| HeaderError::Field { field, value: value.cast_unsigned() };
-        let dtype = u8::try_from(row[0]).ok().and_then(DType::from_code).ok_or(field("element type", row[0]))?;
-        let n_dims = usize::try_from(row[1]).ok().filter(|&n_dims| n_dims <= MAX_DIMS);
-        let dims = &row[2..2 + n_dims.ok_or(field("number of dimensions", row[1]))?];
-        let dims = dims.iter().map(|&dim| usize::try_from(dim).map_err(|_| field("dimension", dim)));
-        Ok(Boundary::new(dtype, &dims.collect::<Result<Vec<_>, HeaderError>>()?)?)
-    };
     let rows = table.as_i64()?.as_chunks::<ROW>().0;
-    rows.iter().map(of_row).collect::<Result<_, HeaderError>>().map_err(malformed)
+    rows.iter().map(decode_row).collect::<Result<_, _>>().map_err(|fault| CommError::Malformed { channel, fault })
 }
 
 #[cfg(test)]
 mod tests {
-    use pp_schedule::Carries;
-
     use super::*;
-
-    const CHANNEL: Channel =
-        Channel { source: Rank(0), destination: Rank(1), carries: Carries::Only(Direction::Forward), queue: 0 };
-
-    fn table(rows: &[[i64; ROW]]) -> Buffer {
-        Buffer::i64(&[rows.len(), ROW], rows.concat()).expect("as long as its shape")
-    }
-
-    #[test]
-    fn boundaries_survive_the_way() {
-        let shapes: [&[usize]; 4] = [&[], &[5], &[2, 0, 7], &[1; MAX_DIMS]];
-        for dtype in [DType::F32, DType::F64, DType::I64] {
-            let all: Vec<Boundary> = shapes.iter().map(|shape| Boundary::new(dtype, shape).expect("small")).collect();
-            let rows: Vec<_> = all.iter().map(encode).collect();
-            assert_eq!(decode(&table(&rows), CHANNEL).expect("as encoded"), all);
-        }
-    }
-
-    #[test]
-    fn what_no_message_can_be_is_refused_by_its_field() {
-        let good = encode(&Boundary::new(DType::F32, &[4, 8]).expect("small"));
-        let spoilt = |at: usize, value| {
-            let mut row = good;
-            row[at] = value;
-            decode(&table(&[good, row]), CHANNEL).expect_err("spoilt").to_string()
-        };
-        assert!(spoilt(0, 9).contains("element type is 9"), "{}", spoilt(0, 9));
-        assert!(spoilt(0, -1).contains("element type"));
-        assert!(spoilt(1, 9).contains("number of dimensions is 9"));
-        assert!(spoilt(2, -4).contains("dimension"));
-        assert!(spoilt(2, 1 << 40).contains("is more than"));
-    }
 
     #[test]
     fn every_microbatch_needs_a_boundary() {

@@ -55,6 +55,7 @@ pub(super) fn run<S: StageCompute>(
             run.wait(number, transfer).map_err(|fault| failed(program.actions.len(), fault))?;
         }
     }
+    run.endpoint.settle().map_err(|error| failed(program.actions.len(), error.into()))?;
     run.endpoint.recorder().at_action(None);
     let (peak, peak_bytes) = (run.slots.peak(), run.slots.peak_bytes());
     Ok(StepReport { total: start.elapsed(), peak, peak_bytes, ..run.report })
@@ -163,6 +164,7 @@ impl<S: StageCompute> Run<'_, S> {
                 }
             });
         }
+        exchange.end()?;
         self.report.post += start.elapsed();
         Ok(())
     }

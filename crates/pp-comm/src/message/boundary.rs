@@ -19,14 +19,17 @@ pub enum DType {
     F64 = 2,
     /// 64-bit integers.
     I64 = 3,
+    /// 16-bit brain floats: the upper half of a 32-bit float. On the host they are kept as their bits.
+    Bf16 = 4,
 }
 
 impl DType {
-    const ALL: [Self; 3] = [Self::F32, Self::F64, Self::I64];
+    pub(crate) const ALL: [Self; 4] = [Self::F32, Self::F64, Self::I64, Self::Bf16];
 
     /// Bytes per element.
     pub const fn n_bytes(self) -> usize {
         match self {
+            Self::Bf16 => 2,
             Self::F32 => 4,
             Self::F64 | Self::I64 => 8,
         }
@@ -44,6 +47,7 @@ impl fmt::Display for DType {
             Self::F32 => "f32",
             Self::F64 => "f64",
             Self::I64 => "i64",
+            Self::Bf16 => "bf16",
         })
     }
 }
@@ -166,6 +170,34 @@ pub enum BufferError {
     Allocation {
         /// What did not fit.
         boundary: Boundary,
+    },
+    /// The host's bytes are asked for, but they are not on the host.
+    #[error("the elements of {found} are asked for, but they are in a device's memory; copy them to the host first")]
+    OnDevice {
+        /// What there is.
+        found: Boundary,
+    },
+    /// A device's memory is asked for, but the buffer is on the host.
+    #[error("the device memory of {found} is asked for, but it is on the host; copy it to the device first")]
+    OnHost {
+        /// What there is.
+        found: Boundary,
+    },
+    /// Device memory of another size than the boundary says.
+    #[error("{boundary} has {} bytes, but device memory of {given} is given", boundary.n_bytes())]
+    DeviceBytes {
+        /// What the memory should hold.
+        boundary: Boundary,
+        /// Bytes given.
+        given: usize,
+    },
+    /// The allocator of device memory said no.
+    #[error("no device memory for a buffer of {boundary}, {} bytes: {reason}", boundary.n_bytes())]
+    DeviceAllocation {
+        /// What did not fit.
+        boundary: Boundary,
+        /// What the allocator said.
+        reason: String,
     },
 }
 

@@ -13,6 +13,7 @@ enum Elements {
     F32(Filling<f32>),
     F64(Filling<f64>),
     I64(Filling<i64>),
+    Bf16(Filling<u16>),
 }
 
 /// Does the same with every type of elements.
@@ -22,6 +23,7 @@ macro_rules! each {
             Elements::F32($filling) => $body,
             Elements::F64($filling) => $body,
             Elements::I64($filling) => $body,
+            Elements::Bf16($filling) => $body,
         }
     };
 }
@@ -44,9 +46,11 @@ impl Incoming {
             (DType::F32, Some(Data::F32(vec))) => Filling::new(vec, len).map(Elements::F32),
             (DType::F64, Some(Data::F64(vec))) => Filling::new(vec, len).map(Elements::F64),
             (DType::I64, Some(Data::I64(vec))) => Filling::new(vec, len).map(Elements::I64),
+            (DType::Bf16, Some(Data::Bf16(vec))) => Filling::new(vec, len).map(Elements::Bf16),
             (DType::F32, _) => Filling::new(Vec::new(), len).map(Elements::F32),
             (DType::F64, _) => Filling::new(Vec::new(), len).map(Elements::F64),
             (DType::I64, _) => Filling::new(Vec::new(), len).map(Elements::I64),
+            (DType::Bf16, _) => Filling::new(Vec::new(), len).map(Elements::Bf16),
         };
         match elements {
             Ok(elements) => Ok(Self { boundary: boundary.clone(), elements }),
@@ -73,6 +77,7 @@ impl Incoming {
             Elements::F32(filling) => Data::F32(filling.finish()?),
             Elements::F64(filling) => Data::F64(filling.finish()?),
             Elements::I64(filling) => Data::I64(filling.finish()?),
+            Elements::Bf16(filling) => Data::Bf16(filling.finish()?),
         };
         Some(Buffer::of(self.boundary, data))
     }
@@ -87,16 +92,17 @@ mod tests {
         let sent = Buffer::f64(&[3, 2], vec![1.5, -0.0, f64::INFINITY, 1e-310, 7.0, -2.0]).expect("six elements");
         for piece in [1, 5, 8, 48] {
             let given = Buffer::f64(&[6], vec![0.0; 6]).expect("six elements");
-            let place = given.as_bytes().as_ptr();
+            let bytes = |buffer: &Buffer| buffer.as_bytes().expect("on the host").to_vec();
+            let place = given.as_bytes().expect("on the host").as_ptr();
             let mut incoming = Incoming::new(sent.boundary(), Some(given)).expect("it has the memory");
-            for part in sent.as_bytes().chunks(piece) {
+            for part in bytes(&sent).chunks(piece) {
                 assert!(!incoming.is_full());
                 let filled = incoming.fill(|room| Ok::<_, ()>(room[..part.len()].write_copy_of_slice(part)));
                 assert_eq!(filled, Ok(part.len()));
             }
             let received = incoming.finish().expect("it is full");
-            assert_eq!((received.as_bytes(), received.boundary()), (sent.as_bytes(), sent.boundary()));
-            assert_eq!(received.as_bytes().as_ptr(), place);
+            assert_eq!((bytes(&received), received.boundary()), (bytes(&sent), sent.boundary()));
+            assert_eq!(received.as_bytes().expect("on the host").as_ptr(), place);
         }
         assert!(Incoming::new(sent.boundary(), None).expect("little memory").finish().is_none());
         let empty = Boundary::new(DType::I64, &[0, 4]).expect("a small shape");

@@ -2,9 +2,12 @@
 
 mod boundary;
 mod buffer;
+#[cfg(feature = "nccl")]
+mod device;
 mod header;
 mod incoming;
 mod label;
+mod row;
 
 use std::fmt;
 
@@ -12,10 +15,13 @@ use pp_schedule::Message;
 
 pub use boundary::{Boundary, BufferError, DType, MAX_DIMS, MAX_MESSAGE_BYTES};
 pub use buffer::Buffer;
+#[cfg(feature = "nccl")]
+pub use device::{DeviceAllocator, StreamAllocator};
 pub use header::HeaderError;
 pub(crate) use header::{HEADER_LEN, decode, encode};
 pub(crate) use incoming::Incoming;
 pub use label::Label;
+pub(crate) use row::{ROW, decode_row, encode_row};
 
 /// What identifies a message among all others of a run: the step and, within it, the message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -7,7 +7,8 @@ use crate::error::CommError;
 use crate::message::{Boundary, Buffer, Label};
 
 /// Transfers that are being posted. Each goes to its channel at once and in turn, so that those of one channel meet the
-/// peer's in this order; whatever stands in one exchange is posted before anything of it is waited for.
+/// peer's in this order; whatever stands in one exchange is posted before anything of it is waited for. Over one communicator
+/// for all channels, they are launched together when the exchange ends.
 ///
 /// It holds nothing and allocates nothing. When a transfer cannot be posted, those before it stay posted.
 ///
@@ -50,8 +51,18 @@ pub struct Exchange<'a> {
 
 impl<'a> Exchange<'a> {
     /// Begins one.
-    pub const fn begin(endpoint: &'a mut Endpoint) -> Self {
+    pub fn begin(endpoint: &'a mut Endpoint) -> Self {
+        endpoint.begin_together();
         Self { endpoint }
+    }
+
+    /// Ends it: all that goes together was posted. Dropped without this, it ends too, and what is wrong then shows to whoever
+    /// waits.
+    ///
+    /// # Errors
+    /// What kept the transfers from being launched, where they are launched together.
+    pub fn end(self) -> Result<(), CommError> {
+        self.endpoint.end_together()
     }
 
     /// Posts a send.
@@ -73,6 +84,13 @@ impl<'a> Exchange<'a> {
         boundary: Boundary,
     ) -> Result<Receiving, CommError> {
         self.endpoint.post_recv(channel, label, boundary).map(Receiving)
+    }
+}
+
+impl Drop for Exchange<'_> {
+    fn drop(&mut self) {
+        // The endpoint keeps what is wrong.
+        let _ = self.endpoint.end_together();
     }
 }
 

@@ -7,7 +7,7 @@ use std::io;
 use pp_schedule::{Channel, Rank};
 
 use super::RendezvousError;
-use super::protocol::{put_channel, take_channel};
+use crate::channel_fields::{put_channel, take_channel};
 use crate::control::Control;
 use crate::wire::{Fields, Payload, invalid};
 

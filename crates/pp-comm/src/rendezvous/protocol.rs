@@ -4,11 +4,12 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use pp_schedule::{Carries, Certificate, Channel, Direction, Fingerprint, Rank};
+use pp_schedule::{Certificate, Channel, Fingerprint};
 use sha2::{Digest, Sha256};
 
 use super::auth::{Challenge, Greeting};
 use super::refusal::Refusal;
+use crate::channel_fields::{put_channel, take_channel};
 use crate::wire::{Fields, Payload, invalid};
 
 /// The version of this protocol.
@@ -91,26 +92,6 @@ fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// What a channel can carry, with its code on the wire.
-const CARRIES: [(u32, Carries); 3] =
-    [(0, Carries::Only(Direction::Forward)), (1, Carries::Only(Direction::Backward)), (2, Carries::Both)];
-
-/// A channel's fields in a payload.
-pub(super) fn put_channel(payload: Payload, channel: Channel) -> Payload {
-    let Channel { source, destination, carries, queue } = channel;
-    let code = CARRIES.into_iter().find(|&(_, known)| known == carries).map_or(u32::MAX, |(code, _)| code);
-    payload.u32(source.0).u32(destination.0).u32(code).u32(queue)
-}
-
-/// The same, read back.
-pub(super) fn take_channel(fields: &mut Fields<'_>) -> io::Result<Channel> {
-    let (source, destination) = (Rank(fields.u32()?), Rank(fields.u32()?));
-    let code = fields.u32()?;
-    let known = CARRIES.into_iter().find(|&(known, _)| known == code);
-    let (_, carries) = known.ok_or_else(|| invalid(format!("a channel that carries {code}")))?;
-    Ok(Channel { source, destination, carries, queue: fields.u32()? })
-}
-
 /// The first word on a link: which run and channel it is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct LinkHello {
@@ -170,6 +151,8 @@ pub fn fuzz(bytes: &[u8]) {
 
 #[cfg(test)]
 mod tests {
+    use pp_schedule::{Carries, Direction, Rank};
+
     use super::*;
     use crate::wire::random::Random;
 

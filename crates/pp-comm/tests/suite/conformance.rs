@@ -50,6 +50,7 @@ fn every_element_type_comes_through() {
             Buffer::f32(&shape, vec![1.5, -0.0, f32::INFINITY, 1e-40]),
             Buffer::f64(&shape, vec![1.5, -0.0, f64::MIN_POSITIVE, 1e300]),
             Buffer::i64(&shape, vec![i64::MIN, -1, 0, i64::MAX]),
+            Buffer::bf16(&shape, vec![0x3f80, 0x8000, 0x7f80, 1]),
             Buffer::i64(&[], vec![42]),
             Buffer::f32(&[3, 0], vec![]),
         ]

@@ -18,8 +18,17 @@ fn data(dtype: DType, shape: &[usize], seed: u64) -> Buffer {
         DType::F32 => Buffer::f32(shape, (0..n_elements).map(|_| value() as f32).collect()),
         DType::F64 => Buffer::f64(shape, (0..n_elements).map(|_| value()).collect()),
         DType::I64 => Buffer::i64(shape, (0..n_elements).map(|_| value().to_bits().cast_signed()).collect()),
+        DType::Bf16 => Buffer::bf16(shape, (0..n_elements).map(|_| nearest(value() as f32)).collect()),
     };
     buffer.expect("as long as its shape")
+}
+
+/// The brain float nearest to a number that is not too large, found by comparing; the even one of two as near.
+fn nearest(value: f32) -> u16 {
+    let below = (value.to_bits() >> 16) as u16;
+    let far = |bits: u16| (f64::from(f32::from_bits(u32::from(bits) << 16)) - f64::from(value)).abs();
+    let (here, there) = (far(below), far(below + 1));
+    if here < there || (here == there && below % 2 == 0) { below } else { below + 1 }
 }
 
 /// The sum, rank by rank.
@@ -37,6 +46,9 @@ fn serial_sum(parts: &[Buffer]) -> Buffer {
             DType::F32 => added!(f32, as_f32, |a: f32, b: f32| a + b),
             DType::F64 => added!(f64, as_f64, |a: f64, b: f64| a + b),
             DType::I64 => added!(i64, as_i64, i64::wrapping_add),
+            DType::Bf16 => added!(bf16, as_bf16, |a: u16, b: u16| {
+                nearest(f32::from_bits(u32::from(a) << 16) + f32::from_bits(u32::from(b) << 16))
+            }),
         }
         .expect("as long as before");
     }
@@ -55,6 +67,7 @@ fn part_of(whole: &Buffer, range: std::ops::Range<usize>) -> Buffer {
         DType::F32 => Buffer::f32(&shape, whole.as_f32().expect("f32")[range].to_vec()),
         DType::F64 => Buffer::f64(&shape, whole.as_f64().expect("f64")[range].to_vec()),
         DType::I64 => Buffer::i64(&shape, whole.as_i64().expect("i64")[range].to_vec()),
+        DType::Bf16 => Buffer::bf16(&shape, whole.as_bf16().expect("bf16")[range].to_vec()),
     }
     .expect("as long as its shape")
 }
@@ -158,7 +171,7 @@ fn every_collective_gives_what_a_loop_over_the_ranks_does() {
         let mut asked = Vec::new();
         for (shape, collective) in shapes.iter().flat_map(|shape| COLLECTIVES.map(|collective| (shape, collective))) {
             let seed = asked.len() as u64;
-            let dtype = [DType::F32, DType::F64, DType::I64][asked.len() % 3];
+            let dtype = [DType::F32, DType::F64, DType::I64, DType::Bf16][asked.len() % 4];
             let root = asked.len() % n_ranks as usize;
             asked.push(Asked::new(collective, (dtype, shape), n_ranks, root, seed));
         }
@@ -210,7 +223,7 @@ fn collectives_of_many_groups_at_once_do_not_mix() {
                 let group = random.below(4) as usize;
                 let len = [0, 3, 500, 9_001][random.below(4) as usize];
                 let collective = COLLECTIVES[random.below(5) as usize];
-                let dtype = [DType::F32, DType::F64, DType::I64][random.below(3) as usize];
+                let dtype = [DType::F32, DType::F64, DType::I64, DType::Bf16][random.below(4) as usize];
                 let root = random.below(groups[group].len() as u64) as usize;
                 (group, Asked::new(collective, (dtype, &[len]), groups[group].len() as u32, root, seed))
             })

@@ -46,5 +46,6 @@ pub(super) fn into_tensor(buffer: Buffer, device: &Device) -> Result<Tensor> {
         pp_comm::DType::F32 => Tensor::from_vec(buffer.into_f32()?, shape, device)?,
         pp_comm::DType::F64 => Tensor::from_vec(buffer.into_f64()?, shape, device)?,
         pp_comm::DType::I64 => return Err(ModelError::unsupported(OP, device, DType::I64)),
+        pp_comm::DType::Bf16 => return Err(ModelError::unsupported(OP, device, DType::BF16)),
     })
 }

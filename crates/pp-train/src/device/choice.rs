@@ -17,6 +17,17 @@ pub enum DeviceKind {
     Cuda,
 }
 
+impl DeviceKind {
+    /// As it is typed after `--device`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Cpu => "cpu",
+            #[cfg(feature = "cuda")]
+            Self::Cuda => "cuda",
+        }
+    }
+}
+
 /// The numbers of activations and layers. Sums, master weights, gradients and moments are `f32` with either.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NumberType {
@@ -70,7 +81,7 @@ impl Compute {
 
 impl fmt::Display for Compute {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} in {}", if self.is_on_host() { "cpu" } else { "cuda" }, self.dtype.name())
+        write!(f, "{} in {}", self.device.name(), self.dtype.name())
     }
 }
 

@@ -11,6 +11,8 @@ mod receiving;
 mod sending;
 
 use std::io;
+#[cfg(feature = "nccl")]
+use std::sync::TryLockError;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -77,6 +79,12 @@ impl Link {
     /// What it goes over, for reports.
     pub(super) fn name(&self) -> &'static str {
         self.shared.lock().name()
+    }
+
+    /// A look at the link for another thread.
+    #[cfg(feature = "nccl")]
+    pub(super) fn eye(&self) -> Eye {
+        Eye(Arc::clone(&self.shared))
     }
 
     #[cfg(test)]
@@ -200,6 +208,25 @@ impl Link {
         self.shared.attend().stop = true;
         self.shared.called.notify_one();
         self.shared.parker.end();
+    }
+}
+
+/// Sees whether a link can go on, from any thread.
+#[cfg(feature = "nccl")]
+#[derive(Debug)]
+pub(super) struct Eye(Arc<Shared>);
+
+#[cfg(feature = "nccl")]
+impl Eye {
+    /// Why it cannot, if that is so. Does not wait: while somebody else is at the link, that one sees.
+    pub(super) fn fault(&self) -> Option<CommError> {
+        let mut core = match self.0.core.try_lock() {
+            Ok(core) => core,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return None,
+        };
+        core.look_for_end();
+        core.fault(&self.0.alarm)
     }
 }
 

@@ -21,13 +21,18 @@ struct Frame {
 
 impl Frame {
     fn len(&self) -> usize {
-        HEADER_LEN + self.buffer.as_bytes().len()
+        HEADER_LEN + self.payload().len()
+    }
+
+    /// No link is given a buffer that is not on the host ([`SocketTransport::post_send`](crate::endpoint::SocketTransport)).
+    fn payload(&self) -> &[u8] {
+        self.buffer.as_bytes().unwrap_or_default()
     }
 
     /// What of header and payload is still to be written.
     fn rest(&self) -> (&[u8], &[u8]) {
         let (header, payload) = (self.written.min(HEADER_LEN), self.written.saturating_sub(HEADER_LEN));
-        (&self.header[header..], &self.buffer.as_bytes()[payload..])
+        (&self.header[header..], &self.payload()[payload..])
     }
 }
 

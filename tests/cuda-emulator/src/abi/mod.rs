@@ -1,0 +1,4 @@
+//! The C names.
+
+pub mod cuda;
+pub mod nccl;
