@@ -2,6 +2,8 @@
 
 use std::process::Command;
 
+use crate::conduct::WAY;
+
 /// A way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Way {
@@ -13,8 +15,6 @@ pub(super) enum Way {
     GpuEach,
 }
 
-/// Tells the parts that follow which way works.
-pub(crate) const VARIABLE: &str = "PP_GPU_CHECK_WAY";
 /// The most thread blocks that a kernel of NCCL takes.
 const MAX_CTAS: &str = "4";
 
@@ -33,7 +33,7 @@ impl Way {
 
     /// The way that an earlier part told.
     pub(super) fn told() -> Option<Self> {
-        let name = std::env::var(VARIABLE).ok()?;
+        let name = std::env::var(WAY).ok()?;
         [Self::MultiRank, Self::HostIds, Self::GpuEach].into_iter().find(|way| way.name() == name)
     }
 
