@@ -25,7 +25,6 @@ pub(crate) use ready::all_ready;
 /// What a rank computes on and sends by, opened.
 #[derive(Debug)]
 pub struct Machine {
-    device: Device,
     #[cfg(feature = "nccl")]
     gpu: Option<gpu::Gpu>,
 }
@@ -38,12 +37,10 @@ impl Machine {
     pub fn open(config: &TrainConfig) -> Result<Self> {
         #[cfg(feature = "nccl")]
         if let Some(choice) = &config.gpu {
-            let (gpu, device) = gpu::Gpu::open(choice, config)?;
-            return Ok(Self { device, gpu: Some(gpu) });
+            return Ok(Self { gpu: Some(gpu::Gpu::open(choice, config)?) });
         }
         let _ = config;
         Ok(Self {
-            device: Device::Cpu,
             #[cfg(feature = "nccl")]
             gpu: None,
         })
@@ -55,7 +52,7 @@ impl Machine {
             NumberType::F32 => candle_core::DType::F32,
             NumberType::Bf16 => candle_core::DType::BF16,
         };
-        Numbers { seed: config.seed, dtype, device: self.device.clone() }
+        Numbers { seed: config.seed, dtype, device: self.device() }
     }
 
     /// Has a rank's messages go through what the configuration says.
@@ -65,10 +62,19 @@ impl Machine {
     pub(crate) fn carry(&self, config: &TrainConfig, member: Member) -> Result<Member> {
         #[cfg(feature = "nccl")]
         if let (Some(gpu), crate::device::Carrier::Nccl(nccl)) = (&self.gpu, &config.carrier) {
-            return carry::over_nccl(gpu, *nccl, &self.device, config, member);
+            return carry::over_nccl(gpu, *nccl, config, member);
         }
         let _ = config;
         Ok(member)
+    }
+
+    /// Where tensors are.
+    fn device(&self) -> Device {
+        #[cfg(feature = "nccl")]
+        if let Some(gpu) = &self.gpu {
+            return gpu.tensors.clone();
+        }
+        Device::Cpu
     }
 
     /// The version of NCCL that messages go over, where they do.
