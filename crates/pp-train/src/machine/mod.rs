@@ -55,13 +55,15 @@ impl Machine {
         Numbers { seed: config.seed, dtype, device: self.device() }
     }
 
-    /// Has a rank's messages go through what the configuration says.
+    /// Has a rank's messages go through what the configuration says; all ranks do so together.
     ///
     /// # Errors
     /// When NCCL does not connect all ranks.
     pub(crate) fn carry(&self, config: &TrainConfig, member: Member) -> Result<Member> {
         #[cfg(feature = "nccl")]
-        if let (Some(gpu), crate::device::Carrier::Nccl(nccl)) = (&self.gpu, &config.carrier) {
+        if let (Some(gpu), crate::device::Carrier::Nccl(nccl)) = (&self.gpu, &config.carrier)
+            && member.control.n_ranks() > 1
+        {
             return carry::over_nccl(gpu, *nccl, config, member);
         }
         let _ = config;
@@ -85,8 +87,8 @@ impl Machine {
         None
     }
 
-    /// What rank 0 says of a rank's part of the machine; nothing where that is the processor alone.
-    fn told(&self) -> Option<String> {
+    /// What is said of it; nothing where it is the processor alone.
+    pub(crate) fn told(&self) -> Option<String> {
         #[cfg(feature = "nccl")]
         return self.gpu.as_ref().map(ToString::to_string);
         #[cfg(not(feature = "nccl"))]
