@@ -8,7 +8,7 @@
 //! - `NcclError`: what went wrong, with NCCL's code, text and last error; [`Version`];
 //! - `poll`, `driver`: waiting with a deadline; the driver's functions;
 //! - `Device`, `Event`, `pinned`, `Stream`: where work is queued and what orders it;
-//! - `parked`, `DeviceMemory`, `DeviceBytes`: memory that an operation may use, kept alive until the operation is done;
+//! - `parked`, `DeviceMemory`, `DeviceBytes`, `DevicePart`: memory that an operation may use, kept alive until the operation is done;
 //! - `DataType`, `ReduceOp`, `library`, `CommConfig`, `UniqueId`: NCCL's functions, and what they take;
 //! - `state`, `Comm`, `AbortHandle`: communicators, made with a deadline, polled for errors, aborted from any thread;
 //! - `InFlight`, `Group`: operations that are launched together, and what they hold until they are complete.
@@ -40,6 +40,8 @@ mod memory;
 #[cfg(feature = "nccl")]
 mod parked;
 #[cfg(feature = "nccl")]
+mod part;
+#[cfg(feature = "nccl")]
 mod pinned;
 #[cfg(feature = "nccl")]
 mod poll;
@@ -63,6 +65,7 @@ pub use {
     kinds::{DataType, ReduceOp},
     library::{require_version, runtime_version},
     memory::{DeviceBytes, DeviceMemory, Shared},
+    part::DevicePart,
     state::CommStatus,
     stream::Stream,
 };
