@@ -10,11 +10,12 @@ use cudarc::nccl::sys::{ncclComm, ncclComm_t, ncclConfig_t};
 
 use crate::config::{CommConfig, RawConfig};
 use crate::device::Device;
+use crate::ending::Ending;
 use crate::error::NcclError;
 use crate::id::UniqueId;
 use crate::library::Nccl;
 use crate::poll::Wait;
-use crate::state::{CommStatus, RawComm, State};
+use crate::state::{ABORT_WAIT, CommStatus, RawComm, State};
 
 /// `NCCL_SPLIT_NOCOLOR`.
 const NO_COLOR: c_int = -1;
@@ -43,7 +44,7 @@ impl Comm {
         let nccl = Nccl::get()?;
         let init = nccl.comm_init_rank_config()?;
         let mut wait = Wait::new(CALL, limit);
-        let mut making = Making::new(nccl, RawConfig::new(CALL, config, nccl.version())?);
+        let mut making = Making::new(nccl, device, RawConfig::new(CALL, config, nccl.version())?);
         device.bind()?;
         let (comm, config) = making.arguments();
         // SAFETY: both point to what `making` keeps; the id is passed by value. The context of the device is current.
@@ -100,7 +101,7 @@ impl Comm {
                 reason: format!("the color is {color}, but at most {} can be", c_int::MAX),
             })
         })?;
-        let making = Making::new(nccl, RawConfig::new(CALL, config, nccl.version())?);
+        let making = Making::new(nccl, self.device(), RawConfig::new(CALL, config, nccl.version())?);
         let mut wait = Wait::new(CALL, limit);
         let result = self.split_with(CALL, making, &mut wait, color.is_some(), |comm, made, config| {
             // SAFETY: the communicator exists and its lock is held; the others point to what `making` keeps.
@@ -173,10 +174,18 @@ pub struct AbortHandle {
 }
 
 impl AbortHandle {
-    /// What is under way ends, undone. Idempotent. Returns once NCCL has let go of the communicator, or at once if another
-    /// thread is already ending it.
+    /// What is under way ends, undone. Idempotent. Returns once NCCL has let go of the communicator, after 2 seconds at most:
+    /// it goes on by itself; or at once if another thread is already ending it.
+    ///
+    /// Of several communicators at once: [`AbortHandle::abort_all`].
     pub fn abort(&self) {
         self.state.abort();
+    }
+
+    /// Aborts several communicators at once, with one wait for all. NCCL may let go of one only once kernels of the others have
+    /// ended, so that aborting them one after the other may take that wait for each.
+    pub fn abort_all<'a>(handles: impl IntoIterator<Item = &'a Self>) {
+        State::abort_all(handles.into_iter().map(|handle| &handle.state));
     }
 
     /// As [`Comm::status`]; [`CommStatus::Aborted`] also once the communicator is gone.
@@ -202,6 +211,7 @@ unsafe fn ask(nccl: &Nccl, function: AskComm, name: &'static str, comm: RawComm)
 /// A communicator that NCCL is making, in the background: where NCCL puts its handle, and what NCCL may read meanwhile.
 struct Making {
     nccl: &'static Nccl,
+    device: Device,
     place: Option<Box<Place>>,
 }
 
@@ -211,8 +221,8 @@ struct Place {
 }
 
 impl Making {
-    fn new(nccl: &'static Nccl, config: RawConfig) -> Self {
-        Self { nccl, place: Some(Box::new(Place { comm: AtomicPtr::default(), config })) }
+    fn new(nccl: &'static Nccl, device: &Device, config: RawConfig) -> Self {
+        Self { nccl, device: device.clone(), place: Some(Box::new(Place { comm: AtomicPtr::default(), config })) }
     }
 
     /// What NCCL's calls take. Good until [`Making::finish`].
@@ -253,8 +263,16 @@ impl Making {
 impl Drop for Making {
     fn drop(&mut self) {
         if let Some(comm) = self.comm() {
-            // SAFETY: NCCL put it there, no one else knows of it, and this is the last use of it.
-            unsafe { (self.nccl.comm_abort)(comm) };
+            // SAFETY: NCCL put it there, and no one else knows of it.
+            let comm = unsafe { RawComm::new(comm) };
+            let (abort, device) = (self.nccl.comm_abort, self.device.clone());
+            let call = move || {
+                let comm: RawComm = comm;
+                let _ = device.bind();
+                // SAFETY: as above, and this is the last use of it.
+                unsafe { abort(comm.raw()) }
+            };
+            let _ = Ending::begin(call, || {}).wait(ABORT_WAIT);
         }
         // Never freed: a thread of NCCL's may still be about to write there. It is small, and this is rare.
         std::mem::forget(self.place.take());

@@ -10,7 +10,7 @@
 //! - `Device`, `Event`, `pinned`, `Stream`: where work is queued and what orders it;
 //! - `parked`, `DeviceMemory`, `DeviceBytes`, `DevicePart`: memory that an operation may use, kept alive until the operation is done;
 //! - `DataType`, `ReduceOp`, `library`, `CommConfig`, `UniqueId`: NCCL's functions, and what they take;
-//! - `state`, `Comm`, `AbortHandle`: communicators, made with a deadline, polled for errors, aborted from any thread;
+//! - `ending`, `state`, `Comm`, `AbortHandle`: communicators, made with a deadline, polled for errors, aborted from any thread;
 //! - `InFlight`, `Group`: operations that are launched together, and what they hold until they are complete.
 
 #[cfg(feature = "nccl")]
@@ -21,6 +21,8 @@ mod config;
 mod device;
 #[cfg(feature = "nccl")]
 mod driver;
+#[cfg(feature = "nccl")]
+mod ending;
 #[cfg(feature = "nccl")]
 mod error;
 #[cfg(feature = "nccl")]
