@@ -81,9 +81,11 @@ fn configurations_are_checked() {
         assert_eq!(begin(draw(), n_ranks, rank, non_blocking()), Err(Code::InvalidArgument), "{rank} of {n_ranks}");
     }
     // A shorter one of an older version is fine; reports name the communicator as a newer one says.
-    let old = begin(draw(), 1, 0, Config { size: 48, version: 21_800, ..non_blocking() }).unwrap();
-    assert_eq!(settled(old as CommHandle), Code::Success);
-    result(nccl::ncclCommDestroy(old as CommHandle)).unwrap();
+    for (size, version) in [(20, 21_400), (40, 21_700), (44, 21_800)] {
+        let old = begin(draw(), 1, 0, Config { size, version, ..non_blocking() }).unwrap();
+        assert_eq!(settled(old as CommHandle), Code::Success);
+        result(nccl::ncclCommDestroy(old as CommHandle)).unwrap();
+    }
     let named = begin(draw(), 1, 0, Config { comm_name: c"the name".as_ptr(), ..non_blocking() }).unwrap();
     assert_eq!(settled(named as CommHandle), Code::Success);
     result(nccl::ncclCommFinalize(named as CommHandle)).unwrap();
@@ -144,10 +146,8 @@ fn blocking_ones_are_ready_when_the_call_or_its_group_is_over() {
         result(unsafe { nccl::ncclCommInitRank(comm, 2, id, rank as c_int) }).unwrap();
     }
     result(nccl::ncclGroupEnd()).unwrap();
-    for comm in comms {
-        assert_eq!(status(comm), Code::Success);
-        result(nccl::ncclCommAbort(comm)).unwrap();
-    }
+    assert_eq!(comms.map(status), [Code::Success; 2]);
+    comms.into_iter().for_each(|comm| result(nccl::ncclCommAbort(comm)).unwrap());
 }
 
 fn split(rank: &Rank, color: c_int, key: c_int) -> Option<Rank> {
@@ -222,9 +222,9 @@ fn an_operation_with_a_rank_that_has_left_fails() {
             result(nccl::ncclCommDestroy(rank.handle())).unwrap();
             return;
         }
-        let sent = rank.send(memory, 1, DataType::U8, 0);
-        let code = wait_for_failure(rank.handle());
-        assert_eq!((sent, code), (Ok(()), Code::RemoteError));
+        // It may fail at once.
+        let _ = rank.send(memory, 1, DataType::U8, 0);
+        assert_eq!(wait_for_failure(rank.handle()), Code::RemoteError);
         assert!(last_error(rank.handle()).contains("rank 0 has left"), "{}", last_error(rank.handle()));
         rank.abort();
         rank.settle();
