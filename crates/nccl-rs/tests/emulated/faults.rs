@@ -141,3 +141,25 @@ fn a_host_that_has_only_the_names_with_versions_works() {
             alone(&CommConfig::default()).unwrap().finalize(LIMIT).unwrap();
         });
 }
+
+#[test]
+fn an_nccl_that_cannot_divide_says_so() {
+    Case::new("faults::an_nccl_that_cannot_divide_says_so").faults("version=21700").run(|| {
+        let comm = alone(&CommConfig::default()).unwrap();
+        let error = comm.split(Some(0), 0, &CommConfig::default(), LIMIT).unwrap_err();
+        assert_eq!(error, NcclError::TooOld { found: version(17, 0), minimum: version(18, 0) });
+        // That was found out beforehand: it is as it was.
+        assert_eq!(comm.status(), CommStatus::Ready);
+        comm.finalize(LIMIT).unwrap();
+    });
+}
+
+#[test]
+fn every_version_takes_its_configuration() {
+    for minor in [14, 17, 18, 26, 27, 28, 29, 30, 32] {
+        let version = format!("version={}", 20_000 + 100 * minor);
+        Case::new("faults::every_version_takes_its_configuration").faults(&version).run(|| {
+            alone(&CommConfig::default()).unwrap().finalize(LIMIT).unwrap();
+        });
+    }
+}
