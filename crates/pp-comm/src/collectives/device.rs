@@ -102,10 +102,7 @@ pub(super) fn there<T>(found: Option<T>, group: &Group) -> Result<T, GroupError>
 }
 
 /// What puts calls into a launch.
-fn built(
-    dtype: DType,
-    calls: Vec<Call>,
-) -> impl for<'a> FnOnce(&mut Launch<'a>, &'a Comm) -> Result<(), NcclError> {
+fn built(dtype: DType, calls: Vec<Call>) -> impl for<'a> FnOnce(&mut Launch<'a>, &'a Comm) -> Result<(), NcclError> {
     let dtype = of_nccl(dtype);
     move |launch, comm| {
         calls.into_iter().try_for_each(|call| match call {

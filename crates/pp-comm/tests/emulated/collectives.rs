@@ -192,7 +192,11 @@ fn shares_of_a_sum_are_gathered_to_the_sum() {
             let share = comm.reduce_scatter(endpoint, mine.clone()).expect("summed");
             let whole = comm.all_gather_shares(endpoint, share, mine.boundary()).expect("gathered");
             assert_eq!(bytes_of(endpoint, gpu, &whole), elements(DType::F32, &sum));
-            assert_eq!(bytes_of(endpoint, gpu, &mine), elements(DType::F32, &given[place]), "what is given stays as it is");
+            assert_eq!(
+                bytes_of(endpoint, gpu, &mine),
+                elements(DType::F32, &given[place]),
+                "what is given stays as it is"
+            );
             seat.member.close();
         });
     }

@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use std::error::Error;
 use std::sync::Arc;
 
-use nccl_rs::{DeviceBytes, DeviceMemory, Stream};
 use nccl_rs::cudarc::driver::{CudaSlice, CudaStream};
+use nccl_rs::{DeviceBytes, DeviceMemory, Stream};
 use pp_comm::{Boundary, Buffer, DType, DeviceAllocator, StageCompute, Task};
 use pp_schedule::{Extent, Work};
 
