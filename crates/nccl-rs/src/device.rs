@@ -6,7 +6,6 @@ use cudarc::driver::CudaContext;
 
 use crate::driver::{Driver, INVALID_DEVICE};
 use crate::error::NcclError;
-use crate::pinned::Pool;
 
 /// A GPU's context, without cudarc's own ordering of slices between streams: that keeps one reader only, so that it loses
 /// others; whoever uses several streams orders them by [`Event`](crate::Event)s.
@@ -15,7 +14,6 @@ use crate::pinned::Pool;
 #[derive(Clone, Debug)]
 pub struct Device {
     context: Arc<CudaContext>,
-    pool: Arc<Pool>,
 }
 
 impl Device {
@@ -44,13 +42,12 @@ impl Device {
         // hands to the caller. Uses by this crate's operations keep the slice allocated until they are done. Without the order
         // the bytes of a slice may be any, which is a value of every type that this crate writes to.
         unsafe { context.disable_event_tracking() };
-        Self::around(context)
+        Self { context }
     }
 
     /// That of a context that exists and stays as it is.
-    pub(crate) fn around(context: Arc<CudaContext>) -> Self {
-        let pool = Pool::of(&context);
-        Self { context, pool }
+    pub(crate) const fn around(context: Arc<CudaContext>) -> Self {
+        Self { context }
     }
 
     /// How many GPUs the process may see.
@@ -77,9 +74,5 @@ impl Device {
     /// Whether both are the same context.
     pub(crate) fn is(&self, other: &Self) -> bool {
         self.context.cu_ctx() == other.context.cu_ctx()
-    }
-
-    pub(crate) const fn pool(&self) -> &Arc<Pool> {
-        &self.pool
     }
 }

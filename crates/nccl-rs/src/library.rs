@@ -141,24 +141,15 @@ impl Nccl {
     /// # Errors
     /// [`NcclError::TooOld`], or [`NcclError::MissingSymbol`] where the version should have it; as those that follow.
     pub(crate) fn comm_init_rank_config(&self) -> Result<CommInitRankConfig, NcclError> {
-        self.later(self.comm_init_rank_config, "ncclCommInitRankConfig", NON_BLOCKING)
+        later(self.comm_init_rank_config, "ncclCommInitRankConfig", NON_BLOCKING, self.version)
     }
 
     pub(crate) fn comm_finalize(&self) -> Result<CommFinalize, NcclError> {
-        self.later(self.comm_finalize, "ncclCommFinalize", NON_BLOCKING)
+        later(self.comm_finalize, "ncclCommFinalize", NON_BLOCKING, self.version)
     }
 
     pub(crate) fn comm_split(&self) -> Result<CommSplit, NcclError> {
-        self.later(self.comm_split, "ncclCommSplit", SPLIT)
-    }
-
-    fn later<F>(&self, function: Option<F>, name: &'static str, since: Version) -> Result<F, NcclError> {
-        self.at_least(since)?;
-        function.ok_or(NcclError::MissingSymbol { name })
-    }
-
-    pub(crate) fn at_least(&self, minimum: Version) -> Result<(), NcclError> {
-        if self.version < minimum { Err(NcclError::TooOld { found: self.version, minimum }) } else { Ok(()) }
+        later(self.comm_split, "ncclCommSplit", SPLIT, self.version)
     }
 
     /// A result as a typed one, of a call that concerns no communicator.
@@ -202,6 +193,16 @@ impl Nccl {
     }
 }
 
+/// A function that came with a version, of the one that was found.
+fn later<F>(function: Option<F>, name: &'static str, since: Version, found: Version) -> Result<F, NcclError> {
+    at_least(since, found)?;
+    function.ok_or(NcclError::MissingSymbol { name })
+}
+
+fn at_least(minimum: Version, found: Version) -> Result<(), NcclError> {
+    if found < minimum { Err(NcclError::TooOld { found, minimum }) } else { Ok(()) }
+}
+
 /// # Safety
 /// `from` is null, or bytes that end in NUL and stay allocated.
 unsafe fn text_at(from: *const c_char) -> String {
@@ -236,7 +237,7 @@ pub fn runtime_version() -> Result<Version, NcclError> {
 /// [`NcclError::TooOld`], and as [`runtime_version`].
 pub fn require_version(minimum: Version) -> Result<Version, NcclError> {
     let nccl = Nccl::get()?;
-    nccl.at_least(minimum)?;
+    at_least(minimum, nccl.version())?;
     Ok(nccl.version())
 }
 
@@ -255,6 +256,17 @@ mod tests {
         // The C library is on every machine, and has none of it.
         let error = Nccl::load(&["libc.so.6"]).err();
         assert_eq!(error, Some(NcclError::MissingSymbol { name: "ncclGetVersion" }));
+    }
+
+    #[test]
+    fn a_function_is_not_asked_of_a_version_before_it() {
+        let before = Version::from_code(21705);
+        let too_old = NcclError::TooOld { found: before, minimum: SPLIT };
+        assert_eq!(later(Some(1), "ncclCommSplit", SPLIT, before), Err(too_old.clone()));
+        assert_eq!(later(None::<u8>, "ncclCommSplit", SPLIT, before), Err(too_old));
+        assert_eq!(later(Some(1), "ncclCommSplit", SPLIT, SPLIT), Ok(1));
+        let missing = NcclError::MissingSymbol { name: "ncclCommSplit" };
+        assert_eq!(later(None::<u8>, "ncclCommSplit", SPLIT, SPLIT), Err(missing));
     }
 
     #[test]

@@ -96,7 +96,7 @@ impl DeviceBytes {
             return Ok(copy);
         }
         let driver = stream.device().bind()?;
-        let mut pinned = stream.device().pool().take(driver, bytes.len())?;
+        let mut pinned = stream.pinned(bytes.len())?;
         // SAFETY: nothing copies to or from it yet.
         unsafe { pinned.fill(bytes) };
         // SAFETY: both are that long. The source is kept until the copy is done, below, and the destination is freed in the
@@ -179,7 +179,7 @@ fn to_host(memory: &Arc<dyn DeviceMemory>, stream: &Stream, limit: Duration) -> 
     }
     parked::sweep();
     let driver = stream.device().bind()?;
-    let pinned = stream.device().pool().take(driver, n_bytes)?;
+    let pinned = stream.pinned(n_bytes)?;
     // SAFETY: both are that long, and both are kept until the copy is done: here, or with what is parked.
     let code = unsafe { (driver.memcpy_to_host)(pinned.address().cast(), memory.address(), n_bytes, stream.raw()) };
     driver.check("cuMemcpyDtoHAsync", code)?;

@@ -5,10 +5,9 @@
 
 use std::ffi::c_void;
 use std::ptr::{self, NonNull};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use cudarc::driver::CudaContext;
-
+use crate::device::Device;
 use crate::driver::Driver;
 use crate::error::NcclError;
 
@@ -17,10 +16,11 @@ const SMALLEST: usize = 4096;
 /// `CU_MEMHOSTALLOC_PORTABLE`: pinned for all contexts of the process.
 const PORTABLE: u32 = 1;
 
-/// The pinned memory of one context that is not in use.
+/// The pinned memory of one stream that is not in use. Of one stream, so that what uses it next is ordered after what used it
+/// before, whichever threads these are of.
 #[derive(Debug)]
 pub(crate) struct Pool {
-    context: Arc<CudaContext>,
+    device: Device,
     idle: Mutex<Vec<Block>>,
 }
 
@@ -34,21 +34,12 @@ struct Block {
 unsafe impl Send for Block {}
 
 impl Pool {
-    /// The one pool of that context.
-    pub(crate) fn of(context: &Arc<CudaContext>) -> Arc<Self> {
-        static POOLS: Mutex<Vec<Weak<Pool>>> = Mutex::new(Vec::new());
-        let mut pools = lock(&POOLS);
-        pools.retain(|pool| pool.strong_count() > 0);
-        let found = pools.iter().filter_map(Weak::upgrade).find(|pool| Arc::ptr_eq(&pool.context, context));
-        found.unwrap_or_else(|| {
-            let pool = Arc::new(Self { context: context.clone(), idle: Mutex::default() });
-            pools.push(Arc::downgrade(&pool));
-            pool
-        })
+    pub(crate) fn new(device: Device) -> Arc<Self> {
+        Arc::new(Self { device, idle: Mutex::default() })
     }
 
-    /// At least that many bytes, all of them set. The context must be the calling thread's.
-    pub(crate) fn take(self: &Arc<Self>, driver: &Driver, n_bytes: usize) -> Result<Pinned, NcclError> {
+    /// That many bytes, all of them set.
+    pub(crate) fn take(self: &Arc<Self>, n_bytes: usize) -> Result<Pinned, NcclError> {
         let capacity = n_bytes.max(SMALLEST).checked_next_power_of_two().ok_or_else(|| NcclError::Misuse {
             call: "cuMemHostAlloc",
             reason: format!("{n_bytes} bytes are more than there can be"),
@@ -59,7 +50,7 @@ impl Pool {
         drop(idle);
         let block = match block {
             Some(block) => block,
-            None => Block::new(driver, capacity)?,
+            None => Block::new(self.device.bind()?, capacity)?,
         };
         Ok(Pinned { pool: self.clone(), block: Some(block), n_bytes })
     }
@@ -67,11 +58,7 @@ impl Pool {
 
 impl Drop for Pool {
     fn drop(&mut self) {
-        let Ok(driver) = Driver::get() else { return };
-        // SAFETY: the pool keeps the context.
-        if unsafe { driver.bind(self.context.cu_ctx()) }.is_err() {
-            return;
-        }
+        let Ok(driver) = self.device.bind() else { return };
         for block in lock(&self.idle).drain(..) {
             // SAFETY: it came from cuMemHostAlloc, no one else knows of it, and what copied to or from it is done: only then is
             // it given back. An error leaves it allocated.
@@ -83,7 +70,7 @@ impl Drop for Pool {
 impl Block {
     fn new(driver: &Driver, capacity: usize) -> Result<Self, NcclError> {
         let mut address: *mut c_void = ptr::null_mut();
-        // SAFETY: it writes one pointer, which `address` is. A context is current, as `Pool::take` asks; without one it fails.
+        // SAFETY: it writes one pointer, which `address` is. Without a current context it fails.
         let code = unsafe { (driver.mem_host_alloc)(&raw mut address, capacity, PORTABLE) };
         driver.check("cuMemHostAlloc", code)?;
         let address = NonNull::new(address.cast::<u8>()).ok_or_else(|| NcclError::Misuse {

@@ -10,6 +10,7 @@ use cudarc::driver::sys::CUstream;
 use crate::device::Device;
 use crate::error::NcclError;
 use crate::event::Event;
+use crate::pinned::{Pinned, Pool};
 
 /// `CU_STREAM_NON_BLOCKING`: not ordered with the default stream either.
 const NON_BLOCKING: u32 = 1;
@@ -26,6 +27,13 @@ struct Queue {
     device: Device,
     /// The owner of `raw`; this crate where there is none.
     owner: Option<Arc<CudaStream>>,
+    pinned: Arc<Pool>,
+}
+
+impl Queue {
+    fn new(raw: CUstream, device: Device, owner: Option<Arc<CudaStream>>) -> Arc<Self> {
+        Arc::new(Self { raw, pinned: Pool::new(device.clone()), device, owner })
+    }
 }
 
 // SAFETY: a stream's handle may be used by any thread, and by several at once: the driver locks.
@@ -43,7 +51,7 @@ impl Stream {
         let mut raw: CUstream = ptr::null_mut();
         // SAFETY: it writes one handle, which `raw` is.
         driver.check("cuStreamCreate", unsafe { (driver.stream_create)(&raw mut raw, NON_BLOCKING) })?;
-        Ok(Self { queue: Arc::new(Queue { raw, device: device.clone(), owner: None }) })
+        Ok(Self { queue: Queue::new(raw, device.clone(), None) })
     }
 
     /// The queue of a cudarc stream, as candle computes on. Its context becomes that of a [`Device`], see [`Device::of`].
@@ -57,7 +65,7 @@ impl Stream {
     }
 
     fn on(device: Device, stream: Arc<CudaStream>) -> Self {
-        Self { queue: Arc::new(Queue { raw: stream.cu_stream(), device, owner: Some(stream) }) }
+        Self { queue: Queue::new(stream.cu_stream(), device, Some(stream)) }
     }
 
     /// The device.
@@ -95,6 +103,11 @@ impl Stream {
 
     pub(crate) fn raw(&self) -> CUstream {
         self.queue.raw
+    }
+
+    /// Pinned memory for copies on this stream only.
+    pub(crate) fn pinned(&self, n_bytes: usize) -> Result<Pinned, NcclError> {
+        self.queue.pinned.take(n_bytes)
     }
 
     /// Whether both are the same queue.

@@ -1,0 +1,210 @@
+//! Until when memory is kept.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Barrier};
+
+use nccl_rs::{DataType, DeviceBytes, DeviceMemory, Group, InFlight, NcclError, Shared, Stream};
+
+use crate::support::{Case, LIMIT, Rank, comes_about, cudarc_stream, hold_up, ranks};
+
+/// Memory that says when it is let go of.
+#[derive(Debug)]
+struct Watched {
+    bytes: DeviceBytes,
+    is_gone: Arc<AtomicBool>,
+    /// Whether it names the stream it is freed on.
+    is_open: bool,
+}
+
+// SAFETY: as what it holds.
+unsafe impl DeviceMemory for Watched {
+    fn address(&self) -> u64 {
+        self.bytes.address()
+    }
+
+    fn n_bytes(&self) -> usize {
+        self.bytes.n_bytes()
+    }
+
+    fn freed_on(&self) -> Option<Stream> {
+        self.bytes.freed_on().filter(|_| self.is_open)
+    }
+}
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        self.is_gone.store(true, Ordering::SeqCst);
+    }
+}
+
+/// Memory on a stream, and whether it is gone.
+fn watched(stream: &Stream, is_open: bool) -> (Shared, Arc<AtomicBool>) {
+    let is_gone = Arc::new(AtomicBool::new(false));
+    let bytes = DeviceBytes::from_host(stream, &[9; 16]).unwrap();
+    (Arc::new(Watched { bytes, is_gone: is_gone.clone(), is_open }), is_gone)
+}
+
+/// To or from the other rank.
+fn exchange(rank: &Rank, memory: Shared, stream: &Stream) -> InFlight {
+    try_exchange(rank, memory, stream).unwrap()
+}
+
+fn try_exchange(rank: &Rank, memory: Shared, stream: &Stream) -> Result<InFlight, NcclError> {
+    let mut group = Group::new();
+    if rank.rank == 0 {
+        group.recv(&rank.comm, memory, DataType::U8, 1).unwrap();
+    } else {
+        group.send(&rank.comm, memory, DataType::U8, 0).unwrap();
+    }
+    group.launch(stream, LIMIT)
+}
+
+/// Launches something else, which looks at what is parked.
+fn something_else(rank: &Rank) {
+    let mut group = Group::new();
+    group.broadcast(&rank.comm, rank.bytes(&[1]), DataType::U8, 0).unwrap();
+    group.launch(&rank.stream, LIMIT).unwrap().wait(LIMIT).unwrap();
+}
+
+#[test]
+fn memory_goes_with_the_wait() {
+    Case::new("lifetimes::memory_goes_with_the_wait").run(|| {
+        ranks(2, |rank| {
+            let (memory, is_gone) = watched(&rank.stream, true);
+            let mut in_flight = exchange(&rank, memory, &rank.stream);
+            in_flight.wait(LIMIT).unwrap();
+            assert!(is_gone.load(Ordering::SeqCst));
+            assert!(in_flight.is_complete().unwrap());
+            in_flight.wait(LIMIT).unwrap();
+            rank.leave();
+        });
+    });
+}
+
+#[test]
+fn a_dropped_operation_keeps_its_memory_until_it_is_complete() {
+    Case::new("lifetimes::a_dropped_operation_keeps_its_memory_until_it_is_complete").run(|| {
+        ranks(2, |rank| {
+            let (raw, stream) = cudarc_stream(rank.comm.device());
+            let (memory, is_gone) = watched(&stream, true);
+            let gate = hold_up(&raw);
+            drop(exchange(&rank, memory, &stream));
+            assert!(!is_gone.load(Ordering::SeqCst));
+            drop(gate);
+            stream.settle(LIMIT).unwrap();
+            // Launched on another stream, but on both ranks in the same order.
+            something_else(&rank);
+            assert!(is_gone.load(Ordering::SeqCst));
+            rank.leave();
+        });
+    });
+}
+
+#[test]
+fn a_forgotten_operation_keeps_its_memory_for_ever() {
+    // What is forgotten is still there as the context goes.
+    Case::new("lifetimes::a_forgotten_operation_keeps_its_memory_for_ever").run(|| {
+        ranks(2, |rank| {
+            let (memory, is_gone) = watched(&rank.stream, true);
+            std::mem::forget(exchange(&rank, memory, &rank.stream));
+            something_else(&rank);
+            rank.leave();
+            assert!(!is_gone.load(Ordering::SeqCst));
+        });
+    });
+}
+
+#[test]
+fn memory_freed_on_the_stream_that_waits_goes_at_once() {
+    Case::new("lifetimes::memory_freed_on_the_stream_that_waits_goes_at_once").run(|| {
+        ranks(2, |rank| {
+            let (raw, compute) = cudarc_stream(rank.comm.device());
+            let (memory, is_gone) = watched(&compute, true);
+            let gate = hold_up(&raw);
+            rank.stream.wait(&compute.record().unwrap()).unwrap();
+            exchange(&rank, memory, &rank.stream).then_on(&compute).unwrap();
+            assert!(is_gone.load(Ordering::SeqCst));
+            drop(gate);
+            compute.settle(LIMIT).unwrap();
+            rank.leave();
+        });
+    });
+}
+
+#[test]
+fn memory_freed_on_another_stream_stays_until_it_is_complete() {
+    Case::new("lifetimes::memory_freed_on_another_stream_stays_until_it_is_complete").run(|| {
+        ranks(2, |rank| {
+            let (raw, compute) = cudarc_stream(rank.comm.device());
+            let third = Stream::new(rank.comm.device()).unwrap();
+            // Of another stream, and of one that it does not name.
+            let kept = [watched(&third, true), watched(&compute, false)];
+            let gate = hold_up(&raw);
+            rank.stream.wait(&third.record().unwrap()).unwrap();
+            rank.stream.wait(&compute.record().unwrap()).unwrap();
+            for (memory, _) in &kept {
+                exchange(&rank, memory.clone(), &rank.stream).then_on(&compute).unwrap();
+            }
+            let [first, second] = kept.map(|(memory, is_gone)| {
+                drop(memory);
+                is_gone
+            });
+            assert!(!first.load(Ordering::SeqCst) && !second.load(Ordering::SeqCst));
+            drop(gate);
+            compute.settle(LIMIT).unwrap();
+            something_else(&rank);
+            assert!(first.load(Ordering::SeqCst) && second.load(Ordering::SeqCst));
+            rank.leave();
+        });
+    });
+}
+
+#[test]
+fn an_abort_lets_go_of_memory() {
+    Case::new("lifetimes::an_abort_lets_go_of_memory").run(|| {
+        ranks(2, |rank| {
+            if rank.rank == 1 {
+                // Sends nothing, and goes when the other does.
+                assert!(comes_about(|| rank.comm.status() != nccl_rs::CommStatus::Ready));
+                return;
+            }
+            let (memory, is_gone) = watched(&rank.stream, true);
+            drop(exchange(&rank, memory, &rank.stream));
+            rank.comm.abort_handle().abort();
+            // The stream comes past it on its own; whatever is done next looks.
+            assert!(comes_about(|| {
+                drop(rank.bytes(&[1]));
+                is_gone.load(Ordering::SeqCst)
+            }));
+            rank.stream.settle(LIMIT).unwrap();
+        });
+    });
+}
+
+#[test]
+fn what_fails_keeps_its_memory_until_the_communicator_is_gone() {
+    Case::new("lifetimes::what_fails_keeps_its_memory_until_the_communicator_is_gone")
+        .faults("async-error=1:code=3")
+        .run(|| {
+            // Often enough that it sometimes fails as it is launched, sometimes later.
+            for _ in 0..10 {
+                let both_launched = Barrier::new(2);
+                ranks(2, |rank| {
+                    let (memory, is_gone) = watched(&rank.stream, true);
+                    let launched = try_exchange(&rank, memory, &rank.stream);
+                    // Before this one leaves, which the other would be told as it launches.
+                    both_launched.wait();
+                    let error = launched.and_then(|mut in_flight| in_flight.wait(LIMIT)).unwrap_err();
+                    assert!(matches!(error, NcclError::Nccl { .. }), "{error:?}");
+                    drop(rank.bytes(&[1]));
+                    assert!(!is_gone.load(Ordering::SeqCst));
+                    drop(rank.comm);
+                    assert!(comes_about(|| {
+                        drop(DeviceBytes::from_host(&rank.stream, &[1]).unwrap());
+                        is_gone.load(Ordering::SeqCst)
+                    }));
+                    rank.stream.settle(LIMIT).unwrap();
+                });
+            }
+        });
+}
