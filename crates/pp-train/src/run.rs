@@ -56,7 +56,10 @@ pub fn run(config: &TrainConfig, stop: &Stop, flight: &Flight) -> Result<Option<
     let mut run = Run { config, text: &text, stop, flight, report: &mut report };
     if config.place.is_alone() {
         let programs = own.certify(&certificates)?;
-        run.train(programs, &machine?, Member::alone(config.timeout), |_| Ok(()))
+        let machine = machine?;
+        run.train(programs, &machine, Member::alone(config.timeout), |_| {
+            machine.told().map_or(Ok(()), |told| say(&told))
+        })
     } else {
         run.meet(own, certificates, machine)
     }
@@ -162,8 +165,7 @@ impl Run<'_> {
             false => machine?,
         };
         let programs: Programs = own.certify(&joined.certificates)?;
-        let member = machine.carry(config, joined.member)?;
-        self.train(programs, &machine, member, |member| {
+        self.train(programs, &machine, joined.member, |member| {
             tell_links(member)?;
             config.fault.map_or(Ok(()), |fault| rehearse(fault, &mut member.endpoint))
         })
@@ -173,11 +175,12 @@ impl Run<'_> {
         &mut self,
         programs: Programs,
         machine: &Machine,
-        mut member: Member,
+        member: Member,
         begin: impl FnOnce(&mut Member) -> Result<()>,
     ) -> Result<Option<Stopped>> {
         let &mut Self { config, text, stop, flight, ref mut report } = self;
         flight.arm(config, &member)?;
+        let mut member = machine.carry(config, member).map_err(|error| flight.failed_alone(error))?;
         let done = begin(&mut member).and_then(|()| train(config, text, machine, programs, &mut member, stop, report));
         let outcome = done.map_err(|error| flight.failed(&mut member.control, error))?;
         if let Some(fault) = config.fault.filter(|_| member.endpoint.has_fault_left()) {

@@ -6,6 +6,7 @@ use pp_comm::{Communicators, HandOver, Member, NcclSpec, Waits};
 use super::gpu::Gpu;
 use crate::config::TrainConfig;
 use crate::device::{DeviceKind, Nccl};
+#[cfg(feature = "cuda")]
 use crate::groups;
 
 /// Makes the communicators of a run, which all its ranks do together.
@@ -24,7 +25,6 @@ pub(super) fn over_nccl(gpu: &Gpu, nccl: Nccl, config: &TrainConfig, member: Mem
             spec.hand_over = HandOver::Device;
             spec.waits = Waits::OnStream;
             spec.groups.extend(groups::embedding(config, member.endpoint.rank()));
-            spec.allocator = Box::new(pp_model::Allocator::new(gpu.tensors()?));
         }
     }
     member.over_nccl(spec).context("NCCL does not connect the ranks")

@@ -4,14 +4,11 @@ use std::fmt;
 
 use anyhow::{Context, Result};
 use nccl_rs::{Stream, Version};
+use pp_comm::NcclSpec;
 
 use crate::config::TrainConfig;
 use crate::device::{Carrier, DeviceKind};
 use crate::world::GpuChoice;
-
-/// The oldest NCCL that will do: 2.18 is the first with `ncclCommSplit`, and has communicators that do not block and whose blocks
-/// are limited.
-pub(super) const MINIMUM: Version = Version { major: 2, minor: 18, patch: 0 };
 
 /// This rank's GPU.
 #[derive(Debug)]
@@ -19,6 +16,8 @@ pub(super) struct Gpu {
     pub(super) device: nccl_rs::Device,
     /// What tensors are computed on; without any, what messages are copied to and from the host on.
     pub(super) compute: Stream,
+    /// Where tensors are: here, or on the processor where nothing is computed here.
+    pub(super) tensors: candle_core::Device,
     ordinal: usize,
     n_shown: usize,
     /// Where messages go over it.
@@ -26,12 +25,15 @@ pub(super) struct Gpu {
 }
 
 impl Gpu {
-    /// Opens it; gives where tensors are beside it, which is on the processor where nothing is computed on the GPU.
-    pub(super) fn open(choice: &GpuChoice, config: &TrainConfig) -> Result<(Self, candle_core::Device)> {
+    /// Opens it, and what is needed beside it.
+    ///
+    /// # Errors
+    /// What is missing: the driver, a GPU for this rank, NCCL.
+    pub(super) fn open(choice: &GpuChoice, config: &TrainConfig) -> Result<Self> {
         let n_shown = nccl_rs::Device::count()?;
         let ordinal = choice.among(n_shown)?;
         let nccl = match config.carrier {
-            Carrier::Nccl(_) => Some(nccl_rs::require_version(MINIMUM)?),
+            Carrier::Nccl(_) => Some(nccl_rs::require_version(NcclSpec::MINIMUM)?),
             Carrier::Host(_) => None,
         };
         let opened = match config.compute.device {
@@ -40,7 +42,7 @@ impl Gpu {
             DeviceKind::Cuda => for_tensors(ordinal),
         };
         let Opened { device, compute, tensors } = opened.with_context(|| format!("GPU {ordinal} does not open"))?;
-        Ok((Self { device, compute, ordinal, n_shown, nccl }, tensors))
+        Ok(Self { device, compute, tensors, ordinal, n_shown, nccl })
     }
 
     /// The NCCL that messages go over, where they do.

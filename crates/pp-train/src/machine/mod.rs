@@ -25,7 +25,6 @@ pub(crate) use ready::all_ready;
 /// What a rank computes on and sends by, opened.
 #[derive(Debug)]
 pub struct Machine {
-    device: Device,
     #[cfg(feature = "nccl")]
     gpu: Option<gpu::Gpu>,
 }
@@ -38,12 +37,10 @@ impl Machine {
     pub fn open(config: &TrainConfig) -> Result<Self> {
         #[cfg(feature = "nccl")]
         if let Some(choice) = &config.gpu {
-            let (gpu, device) = gpu::Gpu::open(choice, config)?;
-            return Ok(Self { device, gpu: Some(gpu) });
+            return Ok(Self { gpu: Some(gpu::Gpu::open(choice, config)?) });
         }
         let _ = config;
         Ok(Self {
-            device: Device::Cpu,
             #[cfg(feature = "nccl")]
             gpu: None,
         })
@@ -55,20 +52,31 @@ impl Machine {
             NumberType::F32 => candle_core::DType::F32,
             NumberType::Bf16 => candle_core::DType::BF16,
         };
-        Numbers { seed: config.seed, dtype, device: self.device.clone() }
+        Numbers { seed: config.seed, dtype, device: self.device() }
     }
 
-    /// Has a rank's messages go through what the configuration says.
+    /// Has a rank's messages go through what the configuration says; all ranks do so together.
     ///
     /// # Errors
     /// When NCCL does not connect all ranks.
     pub(crate) fn carry(&self, config: &TrainConfig, member: Member) -> Result<Member> {
         #[cfg(feature = "nccl")]
-        if let (Some(gpu), crate::device::Carrier::Nccl(nccl)) = (&self.gpu, &config.carrier) {
-            return carry::over_nccl(gpu, *nccl, &self.device, config, member);
+        if let (Some(gpu), crate::device::Carrier::Nccl(nccl)) = (&self.gpu, &config.carrier)
+            && member.control.n_ranks() > 1
+        {
+            return carry::over_nccl(gpu, *nccl, config, member);
         }
         let _ = config;
         Ok(member)
+    }
+
+    /// Where tensors are.
+    fn device(&self) -> Device {
+        #[cfg(feature = "nccl")]
+        if let Some(gpu) = &self.gpu {
+            return gpu.tensors.clone();
+        }
+        Device::Cpu
     }
 
     /// The version of NCCL that messages go over, where they do.
@@ -79,8 +87,8 @@ impl Machine {
         None
     }
 
-    /// What rank 0 says of a rank's part of the machine; nothing where that is the processor alone.
-    fn told(&self) -> Option<String> {
+    /// What is said of it; nothing where it is the processor alone.
+    pub(crate) fn told(&self) -> Option<String> {
         #[cfg(feature = "nccl")]
         return self.gpu.as_ref().map(ToString::to_string);
         #[cfg(not(feature = "nccl"))]

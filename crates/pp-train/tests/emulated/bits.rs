@@ -3,8 +3,7 @@
 use crate::runs::{Outcome, Run};
 
 fn run(n_ranks: u32, flags: &str, carrier: &str) -> Outcome {
-    let name = format!("emulated-{carrier}").replace(' ', "");
-    Run { n_ranks, flags: &format!("--pp {n_ranks} {flags} --transport {carrier}"), variables: &[] }.start(&name).well()
+    Run { n_ranks, flags: &format!("--pp {n_ranks} {flags} --transport {carrier}"), variables: &[] }.start().well()
 }
 
 /// Over NCCL and over sockets.

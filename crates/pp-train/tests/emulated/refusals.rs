@@ -8,9 +8,9 @@ use crate::runs::{Outcome, Run, Variable};
 /// Nobody waits for what does not come.
 const SOON: Duration = Duration::from_secs(20);
 
-fn run(flags: &str, variables: &[Variable<'_>], name: &str) -> Outcome {
+fn run(flags: &str, variables: &[Variable<'_>]) -> Outcome {
     let begin = Instant::now();
-    let outcome = Run { n_ranks: 2, flags: &format!("--pp 2 --transport nccl {flags}"), variables }.start(name);
+    let outcome = Run { n_ranks: 2, flags: &format!("--pp 2 --transport nccl {flags}"), variables }.start();
     assert!(begin.elapsed() < SOON, "{:?}: {outcome:#?}", begin.elapsed());
     assert_eq!(outcome.report, "", "{outcome:#?}");
     outcome
@@ -18,7 +18,7 @@ fn run(flags: &str, variables: &[Variable<'_>], name: &str) -> Outcome {
 
 #[test]
 fn more_ranks_than_gpus() {
-    let outcome = run("", &[(None, "CUDA_EMULATOR_DEVICES", "1")], "emulated-few");
+    let outcome = run("", &[(None, "CUDA_EMULATOR_DEVICES", "1")]);
     for (rank, ended) in outcome.ended.iter().enumerate() {
         ended.failed(1, &[&format!("local rank {rank} of 2"), "shows 1 GPU", "at most 1 rank"]);
     }
@@ -30,7 +30,7 @@ fn more_ranks_than_gpus() {
 
 #[test]
 fn an_nccl_that_is_too_old() {
-    let outcome = run("", &[(None, "CUDA_EMULATOR_NCCL_VERSION", "21403")], "emulated-old");
+    let outcome = run("", &[(None, "CUDA_EMULATOR_NCCL_VERSION", "21403")]);
     for ended in &outcome.ended {
         ended.failed(1, &["NCCL 2.14.3 was found", "2.18.0 is needed"]);
     }
@@ -40,7 +40,7 @@ fn an_nccl_that_is_too_old() {
 fn a_rank_that_has_no_gpu_is_named_by_the_others() {
     for (failing, other) in [(1, 0), (0, 1)] {
         let old = [(Some(failing), "CUDA_EMULATOR_NCCL_VERSION", "21403")];
-        let outcome = run("", &old, "emulated-one");
+        let outcome = run("", &old);
         outcome.ended[failing as usize].failed(1, &["NCCL 2.14.3 was found"]);
         outcome.ended[other].failed(3, &[&format!("rank {failing} is lost: NCCL 2.14.3 was found")]);
     }
@@ -56,7 +56,7 @@ fn a_rank_alone_in_failing_says_so_when_nobody_comes() {
 
 #[test]
 fn a_rank_that_is_killed_ends_the_others() {
-    let outcome = run("--train-iters 50 --inject-fault kill:rank=1,step=3,action=4", &[], "emulated-kill");
+    let outcome = run("--train-iters 50 --inject-fault kill:rank=1,step=3,action=4", &[]);
     assert_eq!(outcome.ended[1].code, None, "{outcome:#?}");
     let first = &outcome.ended[0];
     assert!(first.code == Some(3) && first.stderr.contains("rank 1 is lost"), "{outcome:#?}");

@@ -1,11 +1,15 @@
 //! Runs of several processes, with the emulator's word on each.
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::process::{Ended, Running, Scratch, TINY, start, trainer};
 
 /// Where the emulator writes what it finds.
 const REPORT: &str = "CUDA_EMULATOR_REPORT";
+
+/// Runs so far: tests run beside each other.
+static N_RUNS: AtomicU32 = AtomicU32::new(0);
 
 /// A variable, for one rank or for all.
 pub(crate) type Variable<'a> = (Option<u32>, &'a str, &'a str);
@@ -34,12 +38,12 @@ impl Run<'_> {
     ///
     /// # Panics
     /// Without the emulator; it would then be no test.
-    pub(crate) fn start(&self, name: &str) -> Outcome {
+    pub(crate) fn start(&self) -> Outcome {
         assert!(
             libraries().is_some(),
             "there is no emulated driver on LD_LIBRARY_PATH; `cargo xtask ci emulator` runs these tests with it"
         );
-        let scratch = Scratch::new(name);
+        let scratch = Scratch::new(&format!("emulated-{}", N_RUNS.fetch_add(1, Ordering::Relaxed)));
         let (report, metrics) = (scratch.file("report"), scratch.file("metrics"));
         let ranks: Vec<Running> = (0..self.n_ranks).map(|rank| self.rank(rank, &scratch, &report, &metrics)).collect();
         let ended = ranks.into_iter().map(Running::wait).collect();
