@@ -167,7 +167,8 @@ mod tests {
 
     #[test]
     fn lines_and_the_reason_are_heard() {
-        let (ended, heard) = shell("echo one; echo 'error: no' >&2; echo bye >&2; echo two; exit 3", Duration::from_secs(20));
+        let (ended, heard) =
+            shell("echo one; echo 'error: no' >&2; echo bye >&2; echo two; exit 3", Duration::from_secs(20));
         assert_eq!(heard, ["one", "two"]);
         assert!(!ended.is_well());
         assert_eq!(ended.why(), "it ended with exit status: 3; it said last: error: no");

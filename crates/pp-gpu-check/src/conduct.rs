@@ -21,6 +21,8 @@ pub struct Plan<'a> {
     pub parts: &'a [PartName],
 }
 
+/// Tells the parts that follow how two ranks can share the GPU.
+pub const WAY: &str = "PP_GPU_CHECK_WAY";
 /// Name of the check that stands for a part whose process ends badly between checks.
 const PROCESS: &str = "the part's process";
 
@@ -32,9 +34,10 @@ pub fn conduct(plan: Plan<'_>, mut hear: impl FnMut(PartName, &Check)) -> Result
     let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let start = Instant::now();
     let mut report = Report::new(plan.ground, since_epoch.as_secs(), 0.0, None);
+    let mut way = None;
     for &part in plan.parts {
         let left = TOTAL.saturating_sub(start.elapsed());
-        let done = run(plan, part, part.budget().min(left), &mut report, &mut |check| hear(part, check))?;
+        let done = run(plan, (part, part.budget().min(left)), (&mut report, &mut way), &mut |check| hear(part, check))?;
         report.add(done);
     }
     report.took_s = start.elapsed().as_secs_f64();
@@ -43,12 +46,12 @@ pub fn conduct(plan: Plan<'_>, mut hear: impl FnMut(PartName, &Check)) -> Result
 
 fn run(
     plan: Plan<'_>,
-    name: PartName,
-    limit: Duration,
-    report: &mut Report,
+    (name, limit): (PartName, Duration),
+    (report, way): (&mut Report, &mut Option<String>),
     hear: &mut dyn FnMut(&Check),
 ) -> Result<Part> {
-    let mut part = Part { name: name.name().to_owned(), budget_s: limit.as_secs_f64(), took_s: 0.0, checks: Vec::new() };
+    let mut part =
+        Part { name: name.name().to_owned(), budget_s: limit.as_secs_f64(), took_s: 0.0, checks: Vec::new() };
     if !name.runs_on(plan.ground) {
         let detail = format!("not on the ground `{}`", plan.ground.name());
         let check = Check { name: PROCESS.to_owned(), outcome: Outcome::Skipped, detail, took_s: 0.0 };
@@ -57,7 +60,11 @@ fn run(
         return Ok(part);
     }
     let start = Instant::now();
-    let running = Running::start(&mut part_command(plan, name.name())?)?;
+    let mut command = part_command(plan, name.name())?;
+    if let Some(way) = &*way {
+        command.env(WAY, way);
+    }
+    let running = Running::start(&mut command)?;
     let mut begun = None;
     let ended = running.to_end(limit, |text| {
         match Line::parse(text) {
@@ -69,7 +76,8 @@ fn run(
             }
             Some(Line::Device(facts)) => report.device = Some(facts),
             Some(Line::Figure(figure)) => report.figures.push(figure),
-            None => {}
+            Some(Line::Way(name)) => *way = Some(name),
+            Some(Line::Refused(_)) | None => {}
         }
         Ok(())
     })?;

@@ -67,13 +67,16 @@ fn run(args: &Args) -> Result<bool> {
     parts::ready(args.on, args.device)?;
     let parts = if args.only.is_empty() { PartName::ALL.to_vec() } else { args.only.clone() };
     // Now, not after eight minutes.
-    let mut json = args.json.as_ref().map(|file| {
-        fs::File::create(file).with_context(|| format!("cannot write {}", file.display()))
-    }).transpose()?;
+    let mut json = args
+        .json
+        .as_ref()
+        .map(|file| fs::File::create(file).with_context(|| format!("cannot write {}", file.display())))
+        .transpose()?;
     let plan = Plan { ground: args.on, device: args.device, parts: &parts };
     let report = conduct(plan, |part, check| say(&line(part, check)))?;
     if let Some(json) = &mut json {
-        serde_json::to_writer_pretty(&mut *json, &report).and_then(|()| writeln!(json).map_err(serde_json::Error::io))?;
+        serde_json::to_writer_pretty(&mut *json, &report)
+            .and_then(|()| writeln!(json).map_err(serde_json::Error::io))?;
     }
     summary(&report);
     Ok(report.n_failed == 0)

@@ -178,7 +178,8 @@ mod tests {
         };
         let mut report = Report::new(Ground::Cuda, 7, 1.5, Some(facts));
         report.version = "0".to_owned();
-        let checks = vec![check("one", Outcome::Passed), check("two", Outcome::Failed), check("three", Outcome::Skipped)];
+        let checks =
+            vec![check("one", Outcome::Passed), check("two", Outcome::Failed), check("three", Outcome::Skipped)];
         report.add(Part { name: "ops".to_owned(), budget_s: 9.0, took_s: 1.0, checks });
         report.figures.push(Figure { name: "rate".to_owned(), value: 2.5, unit: "1".to_owned(), how: "so".to_owned() });
         let said = serde_json::to_string(&report).unwrap();

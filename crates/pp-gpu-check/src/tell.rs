@@ -22,6 +22,10 @@ pub enum Line {
     Device(DeviceFacts),
     /// Something that was measured.
     Figure(Figure),
+    /// How two ranks can share the GPU, for the parts that follow.
+    Way(String),
+    /// One rank's word to the part it belongs to: why NCCL said no, where that is an answer.
+    Refused(String),
 }
 
 impl Line {
@@ -80,6 +84,22 @@ pub fn device(facts: DeviceFacts) -> anyhow::Result<()> {
 pub fn figure(name: &str, value: f64, unit: &str, how: &str) -> anyhow::Result<()> {
     let [name, unit, how] = [name, unit, how].map(str::to_owned);
     Line::Figure(Figure { name, value, unit, how }).tell()
+}
+
+/// Tells how two ranks can share the GPU.
+///
+/// # Errors
+/// Nobody listens any more.
+pub fn way(name: &str) -> anyhow::Result<()> {
+    Line::Way(name.to_owned()).tell()
+}
+
+/// Tells the part that this process belongs to why NCCL said no.
+///
+/// # Errors
+/// Nobody listens any more.
+pub fn refused(why: &str) -> anyhow::Result<()> {
+    Line::Refused(why.to_owned()).tell()
 }
 
 /// Passes on what another process of this program told, as if it were this one's.

@@ -5,6 +5,7 @@
 //! | room | what is in it |
 //! |---|---|
 //! | [`check`] | every operation on a device against the CPU in `f64` |
+//! | `cuda` | a rank's GPU, with the feature `cuda` |
 //! | [`stage`] | [`GptStage`]: a rank's chunks, as the executor calls them; slots, messages, losses |
 //! | [`chunk`] | [`GptChunk`]: the layers of one stage, embedding and head where they belong |
 //! | [`layers`] | linear, norm, attention, MLP, block, embedding, head, each with its backward in two parts |
@@ -26,15 +27,20 @@
 //!   whoever owns the step divides once.
 //! * **The two gradients of a tied weight stay apart**, also on one rank, until [`GptStage::sum_tied_grad`] adds them.
 //! * **State is moved, not copied**: what a forward saves is consumed by its backward and freed as it goes.
+//! * **First values do not depend on the device**, nor does what is accumulated on it: gradients, moments and the values that the
+//!   optimizer updates are `f32` also where values and activations are `bf16`.
+//! * **A step waits for a GPU once**, at its end, for the loss and the gradient's squares together ([`GptStage::take_sums`]).
 //!
-//! What is absent: communication, schedules, the optimizer's policy, checkpoint files, dropout, and so far any device
-//! but the CPU.
+//! What is absent: communication, schedules, the optimizer's policy, checkpoint files, dropout. What only runs on a GPU stands in
+//! files of its own (`cuda`, `ops/cuda`, `stage/wire/device`), and has not run on one yet.
 
 pub mod batch;
 pub mod catalog;
 pub mod check;
 pub mod chunk;
 pub mod config;
+#[cfg(feature = "cuda")]
+pub mod cuda;
 mod error;
 pub mod init;
 pub mod inputs;

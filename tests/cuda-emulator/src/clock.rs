@@ -30,6 +30,13 @@ impl Clock {
         *mine = number.max(*mine);
     }
 
+    /// Takes an actor's work after piece `number` out.
+    pub fn lower(&mut self, actor: Actor, number: u64) {
+        if let Some(mine) = self.0.get_mut(&actor) {
+            *mine = number.min(*mine);
+        }
+    }
+
     /// One more piece of an actor's work; gives its number.
     pub fn tick(&mut self, actor: Actor) -> u64 {
         let count = self.0.entry(actor).or_default();

@@ -64,7 +64,19 @@ impl Frame {
             name.strip_prefix(prefix).is_some_and(|rest| rest.starts_with(char::is_uppercase) && !rest.contains("::"))
         };
         let is_crate = ["cuda_emulator::", "cudarc::", "nccl_rs::"].iter().any(|prefix| name.starts_with(prefix));
-        is_c("cu") || is_c("nccl") || (is_crate && !name.contains("::tests::"))
+        // What was inlined has no more than its last name.
+        let in_folder = ["cuda-emulator/src/", "/cudarc-", "nccl-rs/src/"].iter().any(|folder| self.is_in(folder));
+        is_c("cu") || is_c("nccl") || ((is_crate || in_folder) && !self.is_test())
+    }
+
+    /// Whether it is one of their own unit tests.
+    fn is_test(&self) -> bool {
+        let in_folder = self.file.as_ref().and_then(|file| file.rsplit_once("src/"));
+        self.function.contains("::tests::") || in_folder.is_some_and(|(_, rest)| rest.contains("tests"))
+    }
+
+    fn is_in(&self, folder: &str) -> bool {
+        self.file.as_ref().is_some_and(|file| file.contains(folder))
     }
 
     /// Whether it is one of Rust's or C's runtime.
@@ -73,7 +85,9 @@ impl Frame {
         let crates =
             ["std::", "core::", "alloc::", "test::", "__rust", "_Unwind", "rust_begin", "_start", "__libc", "std["];
         let whole = ["main", "clone", "clone3", "start_thread", "<unknown>", "__clone3"];
-        crates.iter().any(|prefix| name.starts_with(prefix)) || whole.contains(&self.function.as_str())
+        self.is_in("/rustc/")
+            || crates.iter().any(|prefix| name.starts_with(prefix))
+            || whole.contains(&self.function.as_str())
     }
 }
 

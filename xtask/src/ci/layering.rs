@@ -7,18 +7,21 @@ use anyhow::{Context, bail};
 use super::Passed;
 use crate::workspace::cargo;
 
-/// A crate, and what must not be found beneath it.
+/// A crate with some of its features, and what must not be found beneath it.
 struct Ban {
     package: &'static str,
+    features: &'static str,
     banned: &'static [&'static str],
     why: &'static str,
 }
 
-const BANS: [Ban; 4] = [
-    Ban { package: "pp-schedule", banned: &["candle"], why: "the schedule core knows no tensors" },
-    Ban { package: "nccl-rs", banned: &["candle"], why: "NCCL is usable without a tensor library" },
-    Ban { package: "pp-comm", banned: &["candle"], why: "messages are bytes" },
-    Ban { package: "xtask", banned: &["candle", "pp-model", "pp-train"], why: "xtask builds in seconds" },
+const BANS: [Ban; 6] = [
+    Ban { package: "pp-schedule", features: "", banned: &["candle"], why: "the schedule core knows no tensors" },
+    Ban { package: "nccl-rs", features: "", banned: &["candle"], why: "NCCL is usable without a tensor library" },
+    Ban { package: "nccl-rs", features: "nccl", banned: &["candle"], why: "NCCL is usable without a tensor library" },
+    Ban { package: "pp-comm", features: "", banned: &["candle"], why: "messages are bytes" },
+    Ban { package: "pp-comm", features: "nccl", banned: &["candle"], why: "messages are bytes, on GPUs too" },
+    Ban { package: "xtask", features: "", banned: &["candle", "pp-model", "pp-train"], why: "xtask builds in seconds" },
 ];
 
 /// All that may stand beneath pp-schedule with its default features; the last five belong to thiserror's macro.
@@ -30,8 +33,8 @@ const NOT_BY_DEFAULT: [&str; 6] = ["cudarc", "mpi", "bindgen", "clang-sys", "pyo
 
 pub(super) fn check() -> anyhow::Result<Passed> {
     let mut broken = Vec::new();
-    for Ban { package, banned, why } in BANS {
-        let beneath = tree(&["--package", package, "--edges", "normal"])?;
+    for Ban { package, features, banned, why } in BANS {
+        let beneath = tree(&["--package", package, "--features", features, "--edges", "normal"])?;
         for name in beneath.iter().filter(|name| banned.iter().any(|family| is_of(name, family))) {
             broken.push(format!("{package} depends on {name}, but {why}; see `cargo tree -i {name} -p {package}`"));
         }

@@ -1,5 +1,6 @@
 //! `cargo xtask ci`: the checks beyond `cargo test --workspace`.
 
+mod emulator;
 mod features;
 mod layering;
 mod lints;
@@ -40,6 +41,8 @@ enum Step {
     Purity,
     /// Optional features type-check on a machine without what they drive
     Features,
+    /// NCCL's path on the emulated driver: clippy and tests with its features
+    Emulator,
     /// Only the named crates may hold unsafe code
     Lints,
     /// Examples that import the crates as another project would
@@ -117,6 +120,7 @@ impl Step {
             Step::Layering => layering::check(),
             Step::Purity => purity::check(),
             Step::Features => features::check(),
+            Step::Emulator => emulator::check(),
             Step::Lints => lints::check(),
             Step::Examples => examples(),
             Step::Sweep => sweep::check(),

@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::ErrorKind;
 use std::os::unix::fs::symlink;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 
@@ -46,8 +46,10 @@ fn plan(laid: &Laid, names: &[String]) -> anyhow::Result<Vec<Link>> {
         };
         links.push(Link { at: libraries.join(stem), to: versioned.into() });
     }
-    links.push(Link { at: libraries.join("libnccl.so"), to: laid.nccl.join("lib").join("libnccl.so.2") });
-    links.push(Link { at: include.join("nccl.h"), to: laid.nccl.join("include").join("nccl.h") });
+    // Relative, so that the folder may be moved: both wheels lie side by side.
+    let nccl = Path::new("..").join("..").join(laid.nccl.file_name().unwrap_or_default());
+    links.push(Link { at: libraries.join("libnccl.so"), to: nccl.join("lib").join("libnccl.so.2") });
+    links.push(Link { at: include.join("nccl.h"), to: nccl.join("include").join("nccl.h") });
     // Where build scripts look.
     links.push(Link { at: laid.home.join("lib64"), to: "lib".into() });
     Ok(links)
@@ -62,8 +64,6 @@ fn is_version_of(name: &str, stem: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::super::scratch::Scratch;
-    use std::path::Path;
-
     use super::*;
 
     const NAMES: [&str; 6] = [
@@ -87,8 +87,8 @@ mod tests {
         let to = |at: &str| links.iter().find(|link| link.at == Path::new(at)).map(|link| link.to.clone());
         assert_eq!(to("/c/lib/libcurand.so"), Some("libcurand.so.10".into()));
         assert_eq!(to("/c/lib/libnvrtc.so"), Some("libnvrtc.so.13".into()));
-        assert_eq!(to("/c/lib/libnccl.so"), Some("/n/lib/libnccl.so.2".into()));
-        assert_eq!(to("/c/include/nccl.h"), Some("/n/include/nccl.h".into()));
+        assert_eq!(to("/c/lib/libnccl.so"), Some("../../n/lib/libnccl.so.2".into()));
+        assert_eq!(to("/c/include/nccl.h"), Some("../../n/include/nccl.h".into()));
         assert_eq!(to("/c/lib64"), Some("lib".into()));
         assert_eq!(links.len(), 8);
         let error = plan(&laid, &names[1..]).unwrap_err().to_string();

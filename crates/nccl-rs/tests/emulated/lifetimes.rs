@@ -191,9 +191,10 @@ fn what_fails_keeps_its_memory_until_the_communicator_is_gone() {
                 let both_launched = Barrier::new(2);
                 ranks(2, |rank| {
                     let (memory, is_gone) = watched(&rank.stream, true);
-                    let result =
-                        try_exchange(&rank, memory, &rank.stream).and_then(|mut in_flight| in_flight.wait(LIMIT));
-                    let error = result.unwrap_err();
+                    let launched = try_exchange(&rank, memory, &rank.stream);
+                    // Before this one leaves, which the other would be told as it launches.
+                    both_launched.wait();
+                    let error = launched.and_then(|mut in_flight| in_flight.wait(LIMIT)).unwrap_err();
                     assert!(matches!(error, NcclError::Nccl { .. }), "{error:?}");
                     drop(rank.bytes(&[1]));
                     assert!(!is_gone.load(Ordering::SeqCst));

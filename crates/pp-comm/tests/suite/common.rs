@@ -32,6 +32,9 @@ pub(crate) enum Kind {
     /// The same two on links that stall and move a few bytes at a time.
     RoughSocket,
     RoughShm,
+    /// The same between GPUs, those of the emulated driver: a communicator per channel, or one for all channels.
+    #[cfg(feature = "nccl")]
+    Nccl(pp_comm::Communicators),
 }
 
 impl Kind {
@@ -47,18 +50,38 @@ impl Kind {
             Self::Shm => (Transports::SharedMemory, None),
             Self::RoughSocket => (Transports::Socket, Some(RoughLinks { seed: 7 })),
             Self::RoughShm => (Transports::SharedMemory, Some(RoughLinks { seed: 11 })),
+            #[cfg(feature = "nccl")]
+            Self::Nccl(_) => (Transports::Auto, None),
         }
     }
 }
 
-/// Every kind that the same body must pass on.
-pub(crate) const ALL: [Kind; 5] = [Kind::Memory(0), Kind::Memory(1), Kind::Memory(4), Kind::Socket, Kind::Shm];
+/// Every kind that the same body must pass on; the rough ones too, or not. Between GPUs only with the feature `nccl` and where the
+/// emulated driver is in the loader's way, as `cargo xtask ci emulator` puts it.
+#[derive(Clone, Copy)]
+pub(crate) struct Kinds {
+    rough: bool,
+}
+
+pub(crate) const ALL: Kinds = Kinds { rough: false };
 
 /// The same and the rough ones.
-pub(crate) const EVERY: [Kind; 7] = {
-    let [zero, one, four, socket, shm] = ALL;
-    [zero, one, four, socket, shm, Kind::RoughSocket, Kind::RoughShm]
-};
+pub(crate) const EVERY: Kinds = Kinds { rough: true };
+
+impl IntoIterator for Kinds {
+    type Item = Kind;
+    type IntoIter = std::vec::IntoIter<Kind>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        let mut kinds = vec![Kind::Memory(0), Kind::Memory(1), Kind::Memory(4), Kind::Socket, Kind::Shm];
+        if self.rough {
+            kinds.extend([Kind::RoughSocket, Kind::RoughShm]);
+        }
+        #[cfg(feature = "nccl")]
+        kinds.extend(crate::gpu::kinds());
+        kinds.into_iter()
+    }
+}
 
 /// Runs `body` for every rank of a new fabric, each on a thread of its own; gives the results in rank order.
 pub(crate) fn run<R: Send>(
@@ -87,6 +110,14 @@ pub(crate) fn run_within<R: Send>(
         Kind::Socket | Kind::Shm | Kind::RoughSocket | Kind::RoughShm => {
             let links = vec![kind.links(); n_ranks as usize];
             join_each(deadline, links, channels, |joined| body(joined.expect("all ranks join").member))
+        }
+        #[cfg(feature = "nccl")]
+        Kind::Nccl(communicators) => {
+            let links = vec![kind.links(); n_ranks as usize];
+            join_each(deadline, links, channels, |joined| {
+                let member = joined.expect("all ranks join").member;
+                body(crate::gpu::over_nccl(member, communicators))
+            })
         }
     }
 }

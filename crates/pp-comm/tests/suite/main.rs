@@ -8,6 +8,8 @@ mod conformance;
 mod contract;
 mod executor;
 mod flight;
+#[cfg(feature = "nccl")]
+mod gpu;
 mod group_collectives;
 mod heartbeat;
 mod junk;

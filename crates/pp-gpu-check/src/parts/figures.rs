@@ -27,7 +27,7 @@ struct Size {
 /// Large enough to fill a GPU for a few seconds.
 const ON_GPU: Size = Size { n_layers: 8, hidden: 2048, n_heads: 16, seq_len: 1024, micro_batch: 8, matrix: 8192 };
 /// Small enough to rehearse.
-const ON_CPU: Size = Size { n_layers: 2, hidden: 64, n_heads: 4, seq_len: 32, micro_batch: 2, matrix: 256 };
+const ON_CPU: Size = Size { n_layers: 4, hidden: 64, n_heads: 4, seq_len: 32, micro_batch: 2, matrix: 256 };
 
 const N_STEPS: u32 = 8;
 /// Steps that are not counted: memory is allocated, kernels are loaded.
@@ -65,7 +65,7 @@ impl Size {
     /// "Efficient Large-Scale Language Model Training on GPU Clusters", appendix, without recomputation).
     fn operations_per_token(&self) -> f64 {
         let (layers, h, s) = (f64::from(self.n_layers), f64::from(self.hidden), f64::from(self.seq_len));
-        6.0 * (12.0 * layers * h * h + h * f64::from(pp_train::VOCAB)) + 12.0 * layers * s * h
+        6.0 * (12.0 * layers * h * h + h * pp_train::VOCAB as f64) + 12.0 * layers * s * h
     }
 }
 
@@ -111,7 +111,12 @@ fn tokens(plan: Plan<'_>, size: &Size, name: &str, pp: u32, way: Option<Way>, ra
     let mut said = format!("{per_second:.0} tokens/s");
     if let Some(rate) = rate {
         let share = per_second * size.operations_per_token() / rate;
-        figure(&format!("share of the matmul rate, {name}, pp {pp}"), share, "1", "operations of the model by formula")?;
+        figure(
+            &format!("share of the matmul rate, {name}, pp {pp}"),
+            share,
+            "1",
+            "operations of the model by formula",
+        )?;
         said += &format!(", {:.1} % of the matmul rate", 100.0 * share);
     }
     Ok(Verdict::Passed(said))
@@ -158,7 +163,7 @@ mod tests {
     #[test]
     fn operations_follow_from_the_sizes() {
         let size = Size { n_layers: 2, hidden: 10, n_heads: 1, seq_len: 3, micro_batch: 1, matrix: 1 };
-        let vocab = f64::from(pp_train::VOCAB);
+        let vocab = pp_train::VOCAB as f64;
         assert_eq!(size.operations_per_token(), 6.0 * (2400.0 + 10.0 * vocab) + 720.0);
     }
 

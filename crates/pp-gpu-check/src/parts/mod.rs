@@ -4,9 +4,10 @@
 //! |---|---|
 //! | `way` | how two ranks come to share a GPU |
 //! | `trainer` | the trainer as a process of this program, and what it wrote |
+//! | `patterns` | memory on the device with contents that can be told from others |
 //! | `facts` | the GPU, its driver, NCCL |
 //! | `ops` | every operation against the processor's |
-//! | `one/` | NCCL with one rank |
+//! | `one` | NCCL with one rank |
 //! | `pair/` | two ranks on one GPU: transfers, and whole pipelines |
 //! | `training` | training steps against the processor's |
 //! | `figures` | how fast it is |
@@ -19,6 +20,8 @@ mod one;
 mod ops;
 #[cfg(feature = "nccl")]
 mod pair;
+#[cfg(feature = "nccl")]
+mod patterns;
 mod trainer;
 mod training;
 mod way;
@@ -34,6 +37,7 @@ use crate::report::Ground;
 /// The trainer, as a part's name.
 const TRAINER: &str = "trainer";
 /// One rank of two, as a part's name.
+#[cfg(feature = "nccl")]
 const PAIR_RANK: &str = "pair-rank";
 
 /// How many GPUs the process may see; 0 also where there is no driver.

@@ -146,8 +146,10 @@ mod tests {
     fn only_training_steps_are_read() {
         let scratch = Scratch::new().unwrap();
         let file = scratch.0.join("metrics");
-        let step = r#"{"iteration":1,"loss":5.5,"grad_norm":2.5,"lr":0.1,"tokens":64,"step_ms":2.0,"tokens_per_s":32000}"#;
-        std::fs::write(&file, format!("{step}\n{{\"iteration\":1,\"validation_loss\":5.0}}\n{{\"final\":true}}\n")).unwrap();
+        let step =
+            r#"{"iteration":1,"loss":5.5,"grad_norm":2.5,"lr":0.1,"tokens":64,"step_ms":2.0,"tokens_per_s":32000}"#;
+        std::fs::write(&file, format!("{step}\n{{\"iteration\":1,\"validation_loss\":5.0}}\n{{\"final\":true}}\n"))
+            .unwrap();
         assert_eq!(read(&file).unwrap(), [Step { loss: 5.5, grad_norm: 2.5, tokens: 64.0, step_ms: 2.0 }]);
     }
 }

@@ -65,20 +65,29 @@ struct Apart {
 impl fmt::Display for Apart {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { first_loss, first_norm, loss, norm } = self;
-        write!(f, "apart at step 1: loss {first_loss:.1e}, norm {first_norm:.1e}; at most: loss {loss:.1e}, norm {norm:.1e}")
+        write!(
+            f,
+            "apart at step 1: loss {first_loss:.1e}, norm {first_norm:.1e}; at most: loss {loss:.1e}, norm {norm:.1e}"
+        )
     }
 }
 
 impl Apart {
     fn between(ours: &[Step], theirs: &[Step]) -> Result<Self> {
-        ensure!(ours.len() == N_STEPS && theirs.len() == N_STEPS, "{} and {} steps of {N_STEPS}", ours.len(), theirs.len());
+        ensure!(
+            ours.len() == N_STEPS && theirs.len() == N_STEPS,
+            "{} and {} steps of {N_STEPS}",
+            ours.len(),
+            theirs.len()
+        );
         let of = |get: fn(&Step) -> f64| {
             let relative = |(a, b): (&Step, &Step)| (get(a) - get(b)).abs() / get(b).abs();
             ours.iter().zip(theirs).map(relative).collect::<Vec<f64>>()
         };
         let (losses, norms) = (of(|step| step.loss), of(|step| step.grad_norm));
         // What is no number is not within any bound.
-        let most = |all: &[f64]| all.iter().copied().fold(0.0, |a: f64, b| if b.is_nan() { f64::INFINITY } else { a.max(b) });
+        let most =
+            |all: &[f64]| all.iter().copied().fold(0.0, |a: f64, b| if b.is_nan() { f64::INFINITY } else { a.max(b) });
         Ok(Self { first_loss: losses[0], first_norm: norms[0], loss: most(&losses), norm: most(&norms) })
     }
 
@@ -148,7 +157,8 @@ mod tests {
     #[test]
     fn runs_that_drift_too_far_fail_and_say_how_far() {
         let reference = steps(|_| 1.0);
-        let drift = |last: f64| Apart::between(&steps(|index| if index == 9 { last } else { 1.0 }), &reference).unwrap();
+        let drift =
+            |last: f64| Apart::between(&steps(|index| if index == 9 { last } else { 1.0 }), &reference).unwrap();
         assert!(drift(1.0 + 1e-4).within(SINGLE).is_ok());
         let error = drift(1.01).within(SINGLE).unwrap_err().to_string();
         assert!(error.contains("at most: loss 1.0e-2"), "{error}");

@@ -2,6 +2,8 @@
 
 use std::process::Command;
 
+use crate::conduct::WAY;
+
 /// A way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Way {
@@ -13,8 +15,6 @@ pub(super) enum Way {
     GpuEach,
 }
 
-/// Tells the parts that follow which way works.
-pub(crate) const VARIABLE: &str = "PP_GPU_CHECK_WAY";
 /// The most thread blocks that a kernel of NCCL takes.
 const MAX_CTAS: &str = "4";
 
@@ -33,7 +33,7 @@ impl Way {
 
     /// The way that an earlier part told.
     pub(super) fn told() -> Option<Self> {
-        let name = std::env::var(VARIABLE).ok()?;
+        let name = std::env::var(WAY).ok()?;
         [Self::MultiRank, Self::HostIds, Self::GpuEach].into_iter().find(|way| way.name() == name)
     }
 
@@ -47,18 +47,18 @@ impl Way {
     }
 
     fn variables(self, rank: u32) -> Vec<(&'static str, String)> {
-        let here = ("NCCL_SOCKET_IFNAME", "lo".to_owned());
-        match self {
+        let own = match self {
+            // Multicast between GPUs has no meaning on one.
             Self::MultiRank => {
-                let ctas = ("NCCL_MAX_CTAS", MAX_CTAS.to_owned());
-                vec![("NCCL_MULTI_RANK_GPU_ENABLE", "1".to_owned()), ctas, here]
+                vec![("NCCL_MULTI_RANK_GPU_ENABLE", "1".to_owned()), ("NCCL_NVLS_ENABLE", "0".to_owned())]
             }
             Self::HostIds => {
-                let ctas = ("NCCL_MAX_CTAS", MAX_CTAS.to_owned());
-                vec![("NCCL_HOSTID", format!("pp-gpu-check-{rank}")), ("NCCL_IB_DISABLE", "1".to_owned()), ctas, here]
+                vec![("NCCL_HOSTID", format!("pp-gpu-check-{rank}")), ("NCCL_IB_DISABLE", "1".to_owned())]
             }
-            Self::GpuEach => Vec::new(),
-        }
+            Self::GpuEach => return Vec::new(),
+        };
+        let both = [("NCCL_MAX_CTAS", MAX_CTAS.to_owned()), ("NCCL_SOCKET_IFNAME", "lo".to_owned())];
+        own.into_iter().chain(both).collect()
     }
 }
 

@@ -75,7 +75,7 @@ impl GptStage {
         if let Some(pair) = chunks.windows(2).find(|pair| pair[0].stage >= pair[1].stage) {
             return Err(ModelError::StagesNotAscending { previous: pair[0].stage, found: pair[1].stage });
         }
-        let boundary = wire::boundary(numbers, numbers.dtype, &[batch, config.seq_len(), config.hidden()])?;
+        let boundary = wire::boundary(&numbers.device, numbers.dtype, &[batch, config.seq_len(), config.hidden()])?;
         let chunks = chunks.into_iter().map(|spec| GptChunk::new(config, spec, numbers)).collect::<Result<_>>()?;
         Ok(Self {
             config: config.clone(),
@@ -122,7 +122,7 @@ impl GptStage {
     pub fn set_step(&mut self, microbatches: Vec<MicroBatch>) -> Result<()> {
         let boundary_of = |(microbatch, inputs): (Microbatch, &MicroBatch)| {
             let seq_len = inputs.check(microbatch, &self.config, self.batch)?;
-            wire::boundary(&self.numbers, self.numbers.dtype, &[self.batch, seq_len, self.config.hidden()])
+            wire::boundary(&self.numbers.device, self.numbers.dtype, &[self.batch, seq_len, self.config.hidden()])
         };
         self.boundaries = (0..).map(Microbatch).zip(&microbatches).map(boundary_of).collect::<Result<_>>()?;
         self.losses = vec![Loss::default(); microbatches.len()];

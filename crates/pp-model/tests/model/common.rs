@@ -106,6 +106,12 @@ impl Pipeline {
 
     /// One step: all forwards, then backwards in ascending order; tied gradients summed.
     pub(crate) fn step(&mut self, inputs: &[MicroBatch], backward: Backward) -> TestResult<LossSum> {
+        self.accumulate(inputs, backward)?;
+        self.take_loss()
+    }
+
+    /// The same; the losses stay to be taken.
+    pub(crate) fn accumulate(&mut self, inputs: &[MicroBatch], backward: Backward) -> TestResult {
         for stage in &mut self.stages {
             stage.zero_grads()?;
             stage.set_step(inputs.to_vec())?;
@@ -132,8 +138,7 @@ impl Pipeline {
                 }
             }
         }
-        self.sum_tied()?;
-        self.take_loss()
+        self.sum_tied()
     }
 
     pub(crate) fn forward(&mut self, microbatch: usize) -> TestResult {

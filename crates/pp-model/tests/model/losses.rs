@@ -129,3 +129,28 @@ fn the_first_loss_is_that_of_a_guess() -> TestResult {
     }
     Ok(())
 }
+
+/// Loss and squares in one go are those of one after the other, on kernels and on the tensor library's operations.
+#[test]
+fn sums_of_a_step_can_be_taken_at_once() -> TestResult {
+    let config = tiny(true);
+    let inputs = microbatches(&config, 2, 2);
+    for dtype in [DType::F32, DType::BF16] {
+        let mut model = Pipeline::new(&config, &[2, 2], 2, dtype)?;
+        let trained = model.step(&inputs, Backward::Full)?;
+        let squares = model.stages.iter().map(|stage| stage.grad_norm_partials()).collect::<Result<Vec<_>, _>>()?;
+        assert_ne!(squares[0], []);
+        let mut again = Pipeline::new(&config, &[2, 2], 2, dtype)?;
+        again.accumulate(&inputs, Backward::Full)?;
+        let mut sum = LossSum::default();
+        for (stage, squares) in again.stages.iter_mut().zip(squares) {
+            let (loss, found) = stage.take_sums()?;
+            assert_eq!(found, squares);
+            assert!(found.iter().all(|&(_, squares)| squares > 0.0));
+            (sum.sum, sum.count) = (sum.sum + loss.sum, sum.count + loss.count);
+        }
+        assert_eq!(sum, trained);
+        assert_eq!(again.take_loss()?, LossSum::default(), "a loss is taken once");
+    }
+    Ok(())
+}

@@ -6,12 +6,15 @@
 //! - *channels*: each carries the same messages, in the same order, at both ends ([`ChannelError`]);
 //! - *progress*: with channels that buffer nothing, every rank reaches its end ([`Deadlock`]).
 //!
+//! Whether it would also run on one communicator for all channels is a question of its own ([`check_grouped`]).
+//!
 //! Each of these is written to explain what is wrong. That a program is right is found faster: all of a rank's checks in
 //! one pass while its program is in the cache, and the last two in a short form where the program allows it. Whatever
 //! the fast way does not accept, the thorough way judges.
 
 mod channels;
 mod explain;
+mod grouped;
 mod lanes;
 mod progress;
 mod rank;
@@ -21,6 +24,7 @@ mod tests;
 
 pub use channels::ChannelError;
 pub use explain::{explain, places};
+pub use grouped::{GroupedError, HeldUp, Launch, check_grouped};
 pub use progress::{Blocked, Deadlock, Queues, Semantics};
 pub use slots::SlotError;
 

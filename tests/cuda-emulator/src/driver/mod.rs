@@ -27,6 +27,9 @@ mod wait;
 mod work;
 mod written;
 
+#[cfg(test)]
+mod tests;
+
 pub use code::{Code, Error};
 pub use copy::{copy, copy_async, copy_in, copy_in_async, copy_out, fill, is_pinned};
 pub use event::{create_event, destroy_event, elapsed_ms, query_event, record_event, synchronize_event, wait_event};

@@ -92,6 +92,12 @@ impl OnStream<'_> {
 }
 
 impl Work for OnStream<'_> {
+    fn before(&self) -> Clock {
+        let mut clock = self.clock.clone();
+        clock.lower(self.piece.actor, self.piece.number - 1);
+        clock
+    }
+
     fn clock(&self) -> Clock {
         self.clock.clone()
     }

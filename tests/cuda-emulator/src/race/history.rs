@@ -36,7 +36,9 @@ impl History {
         self.0.retain_mut(|entry| {
             let stands = by.kind == Kind::Write || entry.touch.kind == Kind::Read;
             let overlaps = entry.range.start < by.range.end && by.range.start < entry.range.end;
-            if !stands || !overlaps || entry.touch.id == by.id || !by.is_after(&entry.touch) {
+            // Not what the same piece touches: two of its touches would else drop each other.
+            let is_own = Arc::ptr_eq(&entry.touch.piece, &by.piece);
+            if !stands || !overlaps || is_own || !by.is_after(&entry.touch) {
                 return true;
             }
             let before = entry.range.start..by.range.start;

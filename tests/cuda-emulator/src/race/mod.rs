@@ -23,6 +23,8 @@
 //!    but not its own reads, since an operation reads what it contributes without waiting for others. If neither clock then
 //!    has the other piece, it is a race.
 //!
+//! A piece counts as a whole: work that does several things at once is before another only with all of them.
+//!
 //! A clock is exact: it has a piece if and only if there is a path of edges from it. So no ordered pair is reported and none
 //! without an order is missed, except that a path through a peer exists only if the messages were exchanged as they were in
 //! this run.

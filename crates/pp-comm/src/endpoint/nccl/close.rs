@@ -52,7 +52,7 @@ impl NcclTransport {
 
     /// Whether something was sent on a link whose receive was not posted.
     fn has_unasked(&mut self, link: usize) -> bool {
-        let last = self.queues[link].notes.back().filter(|note| note.role == Role::Send).map(|note| note.on_link);
+        let last = self.queues[link].notes.back().filter(|note| note.role == Role::Send).and_then(|note| note.on_link);
         last.is_some_and(|last| !self.host.has_ended(link, last).unwrap_or(true))
     }
 }

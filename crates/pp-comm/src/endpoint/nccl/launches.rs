@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use nccl_rs::{InFlight, NcclError};
 
+use super::watch::Register;
+
 /// Transfers or collectives that were launched together: they are complete together.
 #[derive(Debug)]
 pub(super) struct Launch {
@@ -17,8 +19,9 @@ pub(super) struct Launch {
 }
 
 /// All of a rank's, by number.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Launches {
+    register: Register,
     next: u64,
     /// Of the next one: how many were closed before it was launched.
     n_early: usize,
@@ -26,6 +29,10 @@ pub(super) struct Launches {
 }
 
 impl Launches {
+    pub(super) const fn new(register: Register) -> Self {
+        Self { register, next: 0, n_early: 0, open: BTreeMap::new() }
+    }
+
     /// The number that the next launch gets.
     pub(super) const fn next(&self) -> u64 {
         self.next
@@ -38,6 +45,7 @@ impl Launches {
         let n_open = n_open - std::mem::take(&mut self.n_early).min(n_open);
         // What nobody will wait for is the communicator's affair from here on.
         if n_open > 0 {
+            self.register.enter(number, in_flight.event().clone());
             self.open.insert(number, Launch { lane, in_flight: Some(in_flight), n_open });
         }
         number
@@ -51,7 +59,7 @@ impl Launches {
     /// Whether it is complete, or was waited for on the compute stream.
     pub(super) fn is_complete(&self, number: u64) -> Result<bool, NcclError> {
         match self.open.get(&number).and_then(|launch| launch.in_flight.as_ref()) {
-            Some(in_flight) => in_flight.is_complete(),
+            Some(in_flight) => in_flight.is_complete().or_else(|error| self.unless_it_was_complete(number, error)),
             None => Ok(true),
         }
     }
@@ -62,12 +70,16 @@ impl Launches {
         let Some(in_flight) = &mut launch.in_flight else { return Ok(true) };
         match in_flight.wait(limit) {
             Err(NcclError::Deadline { .. }) => Ok(false),
-            Err(error) => Err(error),
+            Err(error) => self.unless_it_was_complete(number, error),
             Ok(()) => {
                 launch.in_flight = None;
                 Ok(true)
             }
         }
+    }
+
+    fn unless_it_was_complete(&self, number: u64, error: NcclError) -> Result<bool, NcclError> {
+        if self.register.was_complete(number) { Ok(true) } else { Err(error) }
     }
 
     /// What is to be waited for on a stream; nothing if that was done.
@@ -83,6 +95,7 @@ impl Launches {
         } else if let Some(launch) = self.open.get_mut(&number) {
             launch.n_open = launch.n_open.saturating_sub(1);
             if launch.n_open == 0 {
+                self.register.strike(number);
                 self.open.remove(&number);
             }
         }

@@ -51,9 +51,10 @@ use crate::error::{CommError, Communicator};
 use crate::group::is_for_collectives;
 use crate::message::{DeviceAllocator, Label};
 pub(crate) use collective::GroupLaunch;
+use lane::Lane;
 pub(crate) use lane::of_nccl;
-use lane::{Lane, Op};
 use launches::Launches;
+use post::Started;
 use queue::Queue;
 pub use spec::{Communicators, HandOver, NcclSpec, Waits};
 use watch::Watchdog;
@@ -81,7 +82,7 @@ pub(crate) struct NcclTransport {
     queues: Vec<Queue>,
     launches: Launches,
     /// What is being posted together on the one communicator.
-    together: Option<Vec<Op>>,
+    together: Option<Vec<Started>>,
     watch: Watchdog,
 }
 
@@ -152,7 +153,7 @@ impl NcclTransport {
             host,
             turns: BTreeMap::new(),
             queues: channels.iter().map(|_| Queue::default()).collect(),
-            launches: Launches::default(),
+            launches: Launches::new(watch.register()),
             together: None,
             watch,
         })

@@ -11,6 +11,16 @@ use super::{HandOver, NcclTransport, Route, notes};
 use crate::error::CommError;
 use crate::message::{Boundary, Buffer, BufferError, Label};
 
+/// A transfer that was posted and not launched.
+#[derive(Debug)]
+pub(super) struct Started {
+    link: usize,
+    route: Route,
+    number: u64,
+    /// Nothing where there are no bytes to transfer.
+    op: Option<Op>,
+}
+
 impl NcclTransport {
     /// Starts a send; gives its number on the link.
     pub(in crate::endpoint) fn post_send(
@@ -29,17 +39,12 @@ impl NcclTransport {
         };
         self.check()?;
         let boundary = buffer.boundary().clone();
-        let place = self.turn(Role::Send, route);
-        let note = notes::write(place, &boundary).map_err(CommError::from);
-        let on_link = note.and_then(|note| self.host.post_send(link, label, note)).map_err(|error| self.fail(error))?;
         let memory = match buffer.as_device() {
             Ok(memory) => Arc::clone(memory),
             Err(_) => self.upload(route, &buffer)?,
         };
-        let launch = self.start(route, Role::Send, memory, &boundary)?;
-        let transfer =
-            Transfer { role: Role::Send, label, boundary: boundary.clone(), launch, memory: None, given: Some(buffer) };
-        Ok(self.push(link, on_link, place, transfer))
+        let transfer = Transfer { role: Role::Send, label, boundary, launch: None, memory: None, given: Some(buffer) };
+        self.start((link, route), transfer, memory)
     }
 
     /// Starts a receive, into the memory of a buffer if one is given; gives its number on the link.
@@ -55,7 +60,6 @@ impl NcclTransport {
             return Ok(self.queues[link].push(Posted::Host(number)));
         };
         self.check()?;
-        let place = self.turn(Role::Receive, route);
         let (memory, given) = match given.map(|buffer| (buffer.as_device().map(Arc::clone), buffer)) {
             Some((Ok(memory), _)) if self.hand_over == HandOver::Device => (memory, None),
             // What is not where it is needed is no help.
@@ -64,12 +68,9 @@ impl NcclTransport {
             }
             _ => (self.allocate(route, &boundary)?, None),
         };
-        let on_link = notes::boundary().map_err(CommError::from);
-        let on_link = on_link.and_then(|note| self.host.post_recv(link, label, note, None));
-        let on_link = on_link.map_err(|error| self.fail(error))?;
-        let launch = self.start(route, Role::Receive, Arc::clone(&memory), &boundary)?;
-        let transfer = Transfer { role: Role::Receive, label, boundary, launch, memory: Some(memory), given };
-        Ok(self.push(link, on_link, place, transfer))
+        let received = Some(Arc::clone(&memory));
+        let transfer = Transfer { role: Role::Receive, label, boundary, launch: None, memory: received, given };
+        self.start((link, route), transfer, memory)
     }
 
     /// What is posted from here on is launched together, where there is one communicator.
@@ -82,8 +83,8 @@ impl NcclTransport {
     /// Launches what was posted together. What goes wrong ends the endpoint.
     pub(in crate::endpoint) fn end_together(&mut self) -> Result<(), CommError> {
         match self.together.take() {
-            Some(ops) if !ops.is_empty() => self.launch(0, ops).map(drop),
-            _ => Ok(()),
+            Some(started) => self.launch(started),
+            None => Ok(()),
         }
     }
 
@@ -103,40 +104,63 @@ impl NcclTransport {
         *turn - 1
     }
 
-    fn push(&mut self, link: usize, on_link: u64, place: i64, transfer: Transfer) -> u64 {
-        let queue = &mut self.queues[link];
-        let &Transfer { role, label, ref boundary, .. } = &transfer;
-        let note = Note { number: queue.next(), on_link, role, label, boundary: boundary.clone(), place };
-        queue.notes.push_back(note);
-        queue.push(Posted::Device(transfer))
-    }
-
-    /// Launches one side of a message's way, at once or with what is posted together with it; gives the launch's number.
+    /// Takes in one side of a message's way, to be launched at once or with what is posted together with it; gives its number on
+    /// the link.
     fn start(
         &mut self,
-        Route { lane, peer }: Route,
-        role: Role,
+        (link, route): (usize, Route),
+        mut transfer: Transfer,
         memory: Arc<dyn DeviceMemory>,
-        boundary: &Boundary,
-    ) -> Result<Option<u64>, CommError> {
-        if boundary.n_bytes() == 0 {
-            return Ok(None);
-        }
-        let op = Op { role, memory, dtype: boundary.dtype(), peer };
+    ) -> Result<u64, CommError> {
+        let &mut Transfer { role, label, ref boundary, .. } = &mut transfer;
+        let boundary = boundary.clone();
+        let has_bytes = boundary.n_bytes() > 0;
+        transfer.launch = has_bytes.then(|| self.launches.next());
+        let op = has_bytes.then(|| Op { role, memory, dtype: boundary.dtype(), peer: route.peer });
+        let queue = &mut self.queues[link];
+        let number = queue.next();
+        queue.notes.push_back(Note { number, on_link: None, role, label, boundary, place: 0 });
+        queue.push(Posted::Device(transfer));
+        let started = Started { link, route, number, op };
         match &mut self.together {
-            Some(ops) => {
-                ops.push(op);
-                Ok(Some(self.launches.next()))
-            }
-            None => self.launch(lane, vec![op]).map(Some),
+            Some(all) => all.push(started),
+            None => self.launch(vec![started])?,
         }
+        Ok(number)
     }
 
-    fn launch(&mut self, lane: usize, ops: Vec<Op>) -> Result<u64, CommError> {
+    /// Posts the notes of what goes together and launches it. On one communicator that is in the order of the channels, the same
+    /// at either end, whatever order it was posted in.
+    fn launch(&mut self, mut started: Vec<Started>) -> Result<(), CommError> {
+        let Some(lane) = started.first().map(|first| first.route.lane) else { return Ok(()) };
+        started.sort_by_key(|started| started.link);
+        for started in &started {
+            self.post_note(started).map_err(|error| self.fail(error))?;
+        }
+        let ops: Vec<Op> = started.into_iter().filter_map(|started| started.op).collect();
+        if ops.is_empty() {
+            return Ok(());
+        }
         let n_open = ops.len();
         let launched = self.lanes[lane].launch(ops, &self.compute, self.limit);
         let launched = launched.map_err(|error| self.failed_on(lane, error))?;
-        Ok(self.launches.keep(lane, launched, n_open))
+        self.launches.keep(lane, launched, n_open);
+        Ok(())
+    }
+
+    fn post_note(&mut self, &Started { link, route, number, .. }: &Started) -> Result<(), CommError> {
+        let Some(Note { role, label, boundary, .. }) = self.queues[link].note(number) else { return Ok(()) };
+        let (role, label) = (*role, *label);
+        let boundary = boundary.clone();
+        let place = self.turn(role, route);
+        let on_link = match role {
+            Role::Send => self.host.post_send(link, label, notes::write(place, &boundary)?)?,
+            Role::Receive => self.host.post_recv(link, label, notes::boundary()?, None)?,
+        };
+        if let Some(note) = self.queues[link].note_mut(number) {
+            (note.on_link, note.place) = (Some(on_link), place);
+        }
+        Ok(())
     }
 
     /// A copy on the device of what is on the host.

@@ -36,8 +36,8 @@ pub(super) struct Transfer {
 pub(super) struct Note {
     /// The transfer's number on this channel.
     pub(super) number: u64,
-    /// The note's on the host link.
-    pub(super) on_link: u64,
+    /// The note's on the host link, once it was posted there.
+    pub(super) on_link: Option<u64>,
     pub(super) role: Role,
     pub(super) label: Label,
     pub(super) boundary: Boundary,
@@ -78,7 +78,11 @@ impl Queue {
 
     /// The note of a transfer, unless it was looked at.
     pub(super) fn note(&self, number: u64) -> Option<&Note> {
-        self.notes.iter().find(|note| note.number == number)
+        self.notes.iter().rev().find(|note| note.number == number)
+    }
+
+    pub(super) fn note_mut(&mut self, number: u64) -> Option<&mut Note> {
+        self.notes.iter_mut().rev().find(|note| note.number == number)
     }
 
     /// The next note to be looked at, if it belongs to a transfer before `end`.

@@ -42,7 +42,11 @@ impl NcclTransport {
         if self.waits == Waits::OnStream || self.watch.cause().is_some() {
             return true;
         }
-        let note = note.is_none_or(|note| self.host.has_ended(link, note).unwrap_or(true));
+        let note = match note {
+            None => true,
+            Some(None) => false,
+            Some(Some(note)) => self.host.has_ended(link, note).unwrap_or(true),
+        };
         note && launch.is_none_or(|launch| self.launches.is_complete(launch).unwrap_or(true))
     }
 
@@ -106,7 +110,7 @@ impl NcclTransport {
 
     /// Whether message and note are both there.
     fn is_complete(&mut self, link: usize, number: u64, launch: Option<u64>) -> bool {
-        let note = self.queues[link].note(number).map(|note| note.on_link);
+        let note = self.queues[link].note(number).and_then(|note| note.on_link);
         note.is_none_or(|note| matches!(self.host.has_ended(link, note), Ok(true)))
             && launch.is_none_or(|launch| matches!(self.launches.is_complete(launch), Ok(true)))
     }
@@ -173,7 +177,7 @@ impl NcclTransport {
         end: u64,
         deadline: Deadline,
     ) -> Result<bool, CommError> {
-        while let Some(on_link) = self.queues[link].next_note(end).map(|note| note.on_link) {
+        while let Some(on_link) = self.queues[link].next_note(end).and_then(|note| note.on_link) {
             let left = left(deadline);
             match self.host.wait(link, on_link, left.min(SLICE)) {
                 Ok(Some(found)) => self.take_note(channel, link, &found)?,
@@ -188,7 +192,7 @@ impl NcclTransport {
     /// Looks at the notes that are there, without waiting.
     fn look_at_what_has_come(&mut self, channel: Channel, link: usize) -> Result<(), CommError> {
         let owed = self.queues[link].owed;
-        while let Some(on_link) = self.queues[link].next_note(owed).map(|note| note.on_link) {
+        while let Some(on_link) = self.queues[link].next_note(owed).and_then(|note| note.on_link) {
             match self.host.has_ended(link, on_link) {
                 Ok(false) => break,
                 Ok(true) => {}

@@ -2,7 +2,7 @@
 //! the compute stream has stood at a wait for longer than the deadline, it aborts all communicators of this rank. The first
 //! cause stays: whatever is asked of the endpoint afterwards ends in it.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -62,6 +62,10 @@ struct Shared {
 #[derive(Debug, Default)]
 struct State {
     cause: Option<CommError>,
+    /// What was launched and may still be waited for, by number.
+    open: BTreeMap<u64, Event>,
+    /// Of that, what was complete before everything was aborted: from then on it cannot be told any more.
+    complete: BTreeSet<u64>,
     /// In the order in which the compute stream comes to them.
     waits: VecDeque<StreamWait>,
     /// When the first of them was seen to be reached.
@@ -102,6 +106,11 @@ impl Watchdog {
         self.shared.fail(error)
     }
 
+    /// Where launches are to be entered.
+    pub(super) fn register(&self) -> Register {
+        Register(Arc::clone(&self.shared))
+    }
+
     /// Watches over a wait that was put on the compute stream.
     pub(super) fn expect(&self, wait: StreamWait) {
         self.shared.lock().waits.push_back(wait);
@@ -120,7 +129,7 @@ impl Watchdog {
             drop(state);
             match found {
                 Some(error) => return Err(self.fail(error)),
-                None if is_over => return Ok(()),
+                None if is_over => return self.shared.look().map_or(Ok(()), |error| Err(self.fail(error))),
                 None if spin.turn() => {}
                 None => thread::sleep(PAUSE),
             }
@@ -132,6 +141,28 @@ impl Watchdog {
         let n = self.shared.communicators.len();
         self.shared.lock().left_at = Some(vec![None; n]);
         self.shared.changed.notify_all();
+    }
+}
+
+/// Where launches are entered, so that what is complete stays complete: after an abort it cannot be told any more from what was
+/// aborted.
+#[derive(Debug)]
+pub(super) struct Register(Arc<Shared>);
+
+impl Register {
+    /// Something was launched.
+    pub(super) fn enter(&self, launch: u64, event: Event) {
+        self.0.lock().open.insert(launch, event);
+    }
+
+    /// Nobody will ask for it any more.
+    pub(super) fn strike(&self, launch: u64) {
+        self.0.lock().open.remove(&launch);
+    }
+
+    /// Whether it was complete before everything was aborted.
+    pub(super) fn was_complete(&self, launch: u64) -> bool {
+        self.0.lock().complete.contains(&launch)
     }
 }
 
@@ -211,7 +242,14 @@ impl Shared {
             return cause.clone();
         }
         let error = self.blamed(error);
-        let cause = self.lock().cause.get_or_insert(error).clone();
+        let mut state = self.lock();
+        if state.cause.is_none() {
+            let is_complete = |event: &Event| matches!(event.is_complete(), Ok(true));
+            state.complete =
+                state.open.iter().filter(|(_, event)| is_complete(event)).map(|(&launch, _)| launch).collect();
+        }
+        let cause = state.cause.get_or_insert(error).clone();
+        drop(state);
         self.communicators.iter().for_each(|(_, handle)| handle.abort());
         self.changed.notify_all();
         cause

@@ -71,8 +71,8 @@ impl<'a> Packed<'a> {
     /// Queries (0), keys (1) or values (2), head by head: a copy, `[batch * heads, seq, head_dim]`.
     fn part(&self, which: usize) -> Result<Tensor> {
         let Self { batch, seq, heads, head_dim, .. } = *self;
-        let part = self.qkv.narrow(2, which * heads * head_dim, heads * head_dim)?;
-        let by_head = part.reshape((batch, seq, heads, head_dim))?.transpose(1, 2)?.contiguous()?;
+        let by_position = self.qkv.reshape((batch, seq, 3 * heads, head_dim))?.narrow(2, which * heads, heads)?;
+        let by_head = by_position.transpose(1, 2)?.contiguous()?;
         Ok(by_head.reshape((batch * heads, seq, head_dim))?)
     }
 

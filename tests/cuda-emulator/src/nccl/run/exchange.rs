@@ -101,11 +101,14 @@ impl Exchange {
         &self.launched
     }
 
-    /// Tells the partners that it has begun.
-    pub(crate) fn begin(&self, comm: &Comm, work: &dyn Work) {
+    /// Tells the partners that it has begun, and what is before it. Of a send alone that is the send too: who has what it sent
+    /// comes after it read it. Anything else may still touch memory when its partners are done.
+    pub(crate) fn begin(&self, comm: &Comm, work: &dyn Work, is_alone: bool) {
         let what = format!("{}, {}", self.launched.what(), comm.title());
         let key = Key { lane: self.partners.mine, number: self.launched.number };
-        let begun = Begun { key, shape: self.launched.operation.shape(), what, clock: work.clock() };
+        let is_send = matches!(self.launched.operation.verb, Verb::Send { .. });
+        let clock = if is_alone && is_send { work.clock() } else { work.before() };
+        let begun = Begun { key, shape: self.launched.operation.shape(), what, clock };
         for &peer in &self.partners.with {
             // Whoever is gone is noticed by its link.
             let _ = comm.tell(peer, Frame::Begun(begun.clone()));

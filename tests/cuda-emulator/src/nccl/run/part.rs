@@ -75,7 +75,7 @@ impl Part {
             self.faults(launched, work)?;
             let exchange = Exchange::new(*launched, self.comm.place());
             self.comm.change(|state| state.underway.insert(launched.nth, launched.what()));
-            exchange.begin(&self.comm, work);
+            exchange.begin(&self.comm, work, self.operations.len() == 1);
             exchanges.push(exchange);
         }
         while exchanges.iter().any(|exchange| !exchange.is_done()) {
@@ -123,7 +123,7 @@ impl Part {
         if self.n_parts == 1 {
             return Ok(());
         }
-        let clock = work.clock();
+        let clock = work.before();
         self.comm.change(|state| {
             let gate = state.gates.entry(self.turn).or_default();
             gate.n_begun += 1;
