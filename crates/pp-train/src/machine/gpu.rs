@@ -3,8 +3,8 @@
 use std::fmt;
 
 use anyhow::{Context, Result};
-use nccl_rs::{Stream, Version};
 use pp_comm::NcclSpec;
+use pp_comm::nccl_rs::{self, Stream, Version};
 
 use crate::config::TrainConfig;
 use crate::device::{Carrier, DeviceKind};
@@ -70,16 +70,14 @@ fn for_messages(ordinal: usize) -> Result<Opened> {
     Ok(Opened { device, compute, tensors: candle_core::Device::Cpu })
 }
 
-/// A stream of its own: on the one that CUDA has by default, candle's work would wait for what it is to overlap with.
 #[cfg(feature = "cuda")]
 fn for_tensors(ordinal: usize, config: &TrainConfig) -> Result<Opened> {
-    let tensors = candle_core::Device::new_cuda_with_stream(ordinal)?;
-    let stream = tensors.as_cuda_device()?.cuda_stream();
-    let device = nccl_rs::Device::of(stream.context().clone());
-    let (_, n_bytes) = stream.context().mem_get_info()?;
+    let gpu = pp_model::cuda::Gpu::new(ordinal)?;
+    let (device, compute, tensors) = (gpu.nccl().clone(), gpu.compute().clone(), gpu.device());
+    let (_, n_bytes) = device.context().mem_get_info()?;
     let rank = pp_schedule::Rank(config.place.rank());
     if let Some(reason) = crate::footprint::beyond_gpu(config.sizes(), rank, n_bytes as f64) {
         anyhow::bail!(reason);
     }
-    Ok(Opened { device, compute: Stream::of(stream), tensors })
+    Ok(Opened { device, compute, tensors })
 }
