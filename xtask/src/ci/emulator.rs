@@ -20,11 +20,12 @@ const PACKAGE: &str = "cuda-emulator";
 const NAMES: [&str; 4] = ["libcuda.so", "libcuda.so.1", "libnccl.so", "libnccl.so.2"];
 
 /// What is tested with the emulator in the loader's way.
-const TESTS: [&[&str]; 4] = [
+const TESTS: [&[&str]; 5] = [
     &["--package", PACKAGE],
     &["--package", "nccl-rs", "--features", "nccl,emulated"],
     &["--package", "pp-comm", "--features", "nccl"],
     &["--package", "pp-gpu-check", "--features", "nccl", "--test", "emulated"],
+    &["--package", "pp-train", "--features", "nccl", "--test", "emulated"],
 ];
 
 pub(super) fn check() -> anyhow::Result<Passed> {
@@ -38,7 +39,7 @@ pub(super) fn check() -> anyhow::Result<Passed> {
         succeeds(cargo().arg("test").args(test).env("LD_LIBRARY_PATH", &path))?;
     }
     println!(
-        "emulator: clippy with NCCL's features, and the tests of {PACKAGE}, nccl-rs, pp-comm and pp-gpu-check with {} as {}",
+        "emulator: clippy with NCCL's features, and the tests of {PACKAGE}, nccl-rs, pp-comm, pp-gpu-check and pp-train with {} as {}",
         library.display(),
         NAMES.join(", ")
     );

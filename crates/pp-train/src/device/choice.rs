@@ -176,6 +176,12 @@ impl Carrier {
         }
     }
 
+    /// Whether all channels have one communicator together.
+    #[cfg(feature = "nccl")]
+    pub(crate) const fn has_one_communicator(&self) -> bool {
+        matches!(self, Self::Nccl(Nccl { one_communicator: true, .. }))
+    }
+
     /// As far as all ranks must have it alike.
     pub(crate) fn terms(&self) -> String {
         match self {

@@ -53,5 +53,5 @@ fn microbatches_of_several_lengths() {
 
 #[test]
 fn one_communicator_for_all_channels() {
-    same(2, "--microbatches 4", "--nccl-communicators one");
+    same(2, "--microbatches 4 --policy megatron", "--nccl-communicators one");
 }
