@@ -45,6 +45,18 @@ fn threads_know_of_each_other_if_asked() {
 }
 
 #[test]
+fn how_threads_know_of_each_other_must_be_understood() {
+    if !is_child() {
+        return run("driver::tests::process::how_threads_know_of_each_other_must_be_understood", &[(HOST_VAR, "all")]);
+    }
+    let error = init().unwrap_err();
+    assert_eq!(
+        (error.code, error.text.as_str()),
+        (Code::InvalidValue, "CUDA_EMULATOR_HOST=all: must be thread or process")
+    );
+}
+
+#[test]
 fn reports_go_to_the_file_that_is_named() {
     let path = std::env::temp_dir().join(format!("cuda-emulator-report-{}", std::process::id()));
     if !is_child() {
