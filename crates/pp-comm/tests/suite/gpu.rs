@@ -6,7 +6,7 @@ use std::path::Path;
 use pp_comm::nccl_rs::{Device, Stream};
 use pp_comm::{Communicators, HandOver, Member, NcclSpec};
 
-use crate::common::Kind;
+use super::Kind;
 
 /// The kind that all bodies run on, where the emulator is what the loader finds for NCCL. On real hardware there is none: two
 /// ranks of a process would need two GPUs each time.
