@@ -118,13 +118,12 @@ impl Comm {
         mut making: Making,
         wait: &mut Wait,
         is_in_one: bool,
-        split: impl FnOnce(ncclComm_t, *mut ncclComm_t, *mut ncclConfig_t) -> c_int,
+        split: impl Fn(ncclComm_t, *mut ncclComm_t, *mut ncclConfig_t) -> c_int,
     ) -> Result<Option<Self>, NcclError> {
         let State { nccl, ref device, .. } = *self.state;
-        self.state.settle(call, wait)?;
         device.bind()?;
         let (made, config) = making.arguments();
-        self.state.call(call, |comm| split(comm, made, config))?;
+        self.state.call(call, wait, |comm| split(comm, made, config))?;
         // The part of it that is this communicator's: what is made is there only then.
         if let Err(error) = self.state.settle(call, wait) {
             // Before what is made is looked at, so that NCCL is done with it.
@@ -288,17 +287,5 @@ mod tests {
         assert_eq!(reason(0, 0), "f: 0 ranks were asked for, but there can be 1 to 2147483647");
         assert_eq!(reason(4, 4), "f: rank 4 of 4 does not exist: the last is 3");
         assert_eq!(reason(1 << 40, 0), "f: 1099511627776 ranks were asked for, but there can be 1 to 2147483647");
-    }
-
-    #[test]
-    fn handles_may_go_to_any_thread() {
-        fn crosses<T: Send + Sync>() {}
-        crosses::<Comm>();
-        crosses::<AbortHandle>();
-        crosses::<crate::InFlight>();
-        crosses::<crate::Stream>();
-        crosses::<crate::Event>();
-        crosses::<crate::DeviceBytes>();
-        crosses::<crate::Group<'_>>();
     }
 }

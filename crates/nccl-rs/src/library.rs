@@ -55,6 +55,23 @@ macro_rules! table {
                     $($later: unsafe { function(library, $later_name) }.ok(),)*
                 })
             }
+
+            /// One whose functions note that they were called, and answer as the test has set.
+            #[cfg(test)]
+            pub(crate) const fn fake() -> Self {
+                use crate::library::fake::Answer;
+                Self {
+                    version: Version { major: 2, minor: 30, patch: 0 },
+                    $($field: {
+                        unsafe extern "C" fn call($(_: $argument),*) -> $result { Answer::to($name) }
+                        call
+                    },)*
+                    $($later: {
+                        unsafe extern "C" fn call($(_: $later_argument),*) -> $later_result { Answer::to($later_name) }
+                        Some(call)
+                    },)*
+                }
+            }
         }
     };
 }
@@ -241,6 +258,38 @@ pub fn require_version(minimum: Version) -> Result<Version, NcclError> {
     Ok(nccl.version())
 }
 
+/// What the functions of [`Nccl::fake`] answer.
+#[cfg(test)]
+pub(crate) mod fake {
+    use std::cell::{Cell, RefCell};
+    use std::ffi::{c_char, c_int};
+
+    thread_local! {
+        /// What was called.
+        pub(crate) static CALLED: RefCell<Vec<&'static str>> = const { RefCell::new(Vec::new()) };
+        /// What every call answers.
+        pub(crate) static CODE: Cell<c_int> = const { Cell::new(0) };
+    }
+
+    pub(super) trait Answer {
+        fn to(name: &'static str) -> Self;
+    }
+
+    impl Answer for c_int {
+        fn to(name: &'static str) -> Self {
+            CALLED.with_borrow_mut(|called| called.push(name));
+            CODE.get()
+        }
+    }
+
+    impl Answer for *const c_char {
+        fn to(name: &'static str) -> Self {
+            let text = if name == "ncclGetLastError" { c"rank 3 is gone" } else { c"unknown result code" };
+            text.as_ptr()
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -267,6 +316,25 @@ mod tests {
         assert_eq!(later(Some(1), "ncclCommSplit", SPLIT, SPLIT), Ok(1));
         let missing = NcclError::MissingSymbol { name: "ncclCommSplit" };
         assert_eq!(later(None::<u8>, "ncclCommSplit", SPLIT, SPLIT), Err(missing));
+    }
+
+    #[test]
+    fn a_code_that_nobody_knows_is_an_error_with_all_that_nccl_says() {
+        let error = Nccl::fake().check("ncclSend", 4711).unwrap_err();
+        assert_eq!(error.to_string(), "ncclSend: NCCL error 4711 (unknown result code): rank 3 is gone");
+        assert_eq!(Nccl::fake().check("ncclSend", IN_PROGRESS), Ok(()));
+    }
+
+    #[test]
+    fn a_communicator_is_ready_failed_or_neither() {
+        // The fake writes no state, so that only the call's own result is to be seen.
+        let nccl = Nccl::fake();
+        fake::CODE.set(SUCCESS);
+        // SAFETY: the fake does not look at it.
+        let ready = || unsafe { nccl.is_ready("ncclSend", ptr::null_mut()) };
+        assert_eq!(ready(), Ok(true));
+        fake::CODE.set(2);
+        assert!(matches!(ready(), Err(NcclError::Nccl { call: "ncclCommGetAsyncError", code: 2, .. })));
     }
 
     #[test]

@@ -151,9 +151,8 @@ impl State {
     pub(crate) fn finalize(&self, wait: &mut Wait) -> Result<(), NcclError> {
         const CALL: &str = "ncclCommFinalize";
         let finalize = self.nccl.comm_finalize()?;
-        self.settle(CALL, wait)?;
         self.device.bind()?;
-        self.call(CALL, |comm| {
+        self.call(CALL, wait, |comm| {
             // SAFETY: the communicator exists while its handle is live, and the lock is held.
             unsafe { finalize(comm) }
         })?;
@@ -166,15 +165,25 @@ impl State {
         self.nccl.check("ncclCommDestroy", code)
     }
 
-    /// Makes a call that does not block.
-    pub(crate) fn call(&self, call: &'static str, make: impl FnOnce(ncclComm_t) -> c_int) -> Result<(), NcclError> {
-        let handle = self.lock();
-        let Handle::Live(comm) = *handle else { return Err(NcclError::Aborted { call }) };
-        match make(comm.raw()) {
-            SUCCESS | IN_PROGRESS => Ok(()),
-            // SAFETY: the communicator exists, and the lock is held.
-            code => Err(unsafe { self.nccl.error(call, code, comm.raw()) }),
-        }
+    /// Makes a call that does not block, once nothing is under way: another thread may be using the communicator too.
+    pub(crate) fn call(
+        &self,
+        call: &'static str,
+        wait: &mut Wait,
+        make: impl Fn(ncclComm_t) -> c_int,
+    ) -> Result<(), NcclError> {
+        wait.until(|| {
+            let handle = self.lock();
+            if !self.is_ready_locked(&handle, call)? {
+                return Ok(None);
+            }
+            let Handle::Live(comm) = *handle else { return Err(NcclError::Aborted { call }) };
+            match make(comm.raw()) {
+                SUCCESS | IN_PROGRESS => Ok(Some(())),
+                // SAFETY: the communicator exists, and the lock is held.
+                code => Err(unsafe { self.nccl.error(call, code, comm.raw()) }),
+            }
+        })
     }
 
     /// Takes the handle out, for the one who gets it to end it.

@@ -76,7 +76,11 @@ impl Frame {
     }
 
     fn is_in(&self, folder: &str) -> bool {
-        self.file.as_ref().is_some_and(|file| file.contains(folder))
+        let Some(file) = &self.file else { return false };
+        // Files beneath the current folder are printed from there on.
+        let whole = || std::env::current_dir().map(|here| here.join(file.trim_start_matches("./")));
+        file.contains(folder)
+            || (file.starts_with("./") && whole().is_ok_and(|file| file.to_string_lossy().contains(folder)))
     }
 
     /// Whether it is one of Rust's or C's runtime.

@@ -309,3 +309,37 @@ fn rank_of(comm: &Comm, call: &'static str, rank: usize) -> Result<c_int, NcclEr
         NcclError::Misuse { call, reason }
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::library::fake::{CALLED, CODE};
+
+    #[test]
+    fn a_group_that_was_begun_is_ended_once_whatever_happens() {
+        let nccl = Nccl::fake();
+        CODE.set(SUCCESS);
+        let called = || CALLED.with_borrow_mut(std::mem::take);
+        called();
+        assert_eq!(Open::begin(&nccl).unwrap().end(), SUCCESS);
+        assert_eq!(called(), ["ncclGroupStart", "ncclGroupEnd"]);
+        // As when an operation in it is refused.
+        drop(Open::begin(&nccl).unwrap());
+        assert_eq!(called(), ["ncclGroupStart", "ncclGroupEnd"]);
+        CODE.set(5);
+        assert!(Open::begin(&nccl).is_err());
+        assert_eq!(called(), ["ncclGroupStart"]);
+    }
+
+    #[test]
+    fn handles_may_go_to_any_thread() {
+        fn crosses<T: Send + Sync>() {}
+        crosses::<crate::Comm>();
+        crosses::<crate::AbortHandle>();
+        crosses::<crate::InFlight>();
+        crosses::<crate::Stream>();
+        crosses::<crate::Event>();
+        crosses::<crate::DeviceBytes>();
+        crosses::<crate::Group<'_>>();
+    }
+}

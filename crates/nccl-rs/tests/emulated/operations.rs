@@ -1,6 +1,6 @@
 //! What each operation does, and what is refused.
 
-use std::sync::Arc;
+use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
 use nccl_rs::{
@@ -242,6 +242,37 @@ fn threads_may_share_communicators() {
             other.finalize(LIMIT).unwrap();
             rank.leave();
         });
+    });
+}
+
+#[test]
+fn threads_may_name_communicators_in_any_order() {
+    Case::new("operations::threads_may_name_communicators_in_any_order").run(|| {
+        let device = Device::new(0).unwrap();
+        let alone = || Comm::init(&device, UniqueId::new().unwrap(), 1, 0, &CommConfig::default(), LIMIT).unwrap();
+        let comms = [alone(), alone()];
+        // Begun at once, often: in different orders they would soon wait for each other for ever.
+        let begin = Barrier::new(2);
+        std::thread::scope(|scope| {
+            for order in [[0, 1], [1, 0]] {
+                let (comms, device, begin) = (&comms, &device, &begin);
+                scope.spawn(move || {
+                    let stream = Stream::new(device).unwrap();
+                    for _ in 0..500 {
+                        begin.wait();
+                        let mut group = Group::new();
+                        for index in order {
+                            let memory = Arc::new(DeviceBytes::from_host(&stream, &[3]).unwrap());
+                            group.broadcast(&comms[index], memory, DataType::U8, 0).unwrap();
+                        }
+                        group.launch(&stream, LIMIT).unwrap().wait(LIMIT).unwrap();
+                    }
+                });
+            }
+        });
+        for comm in comms {
+            comm.finalize(LIMIT).unwrap();
+        }
     });
 }
 

@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::mem::offset_of;
 use std::sync::Arc;
 
 use crate::driver;
@@ -53,9 +54,9 @@ pub struct Config {
 pub const CONFIG_MAGIC: u32 = 0xcafe_beef;
 /// A number in a configuration that was not set.
 pub const UNSET: c_int = c_int::MIN;
-/// Bytes up to and with `splitShare`, and with `commName`.
-const SHORTEST_CONFIG: usize = 48;
-const NAMED_CONFIG: usize = 56;
+/// Bytes up to and with `blocking`, all that the first version has; more than any version has.
+const SHORTEST_CONFIG: usize = 20;
+const LONGEST_CONFIG: usize = 4096;
 
 /// What a handle of a communicator is in C.
 pub type CommHandle = *mut c_void;
@@ -184,17 +185,19 @@ unsafe fn read_config(config: *mut c_void) -> Result<Option<Asked>, Refusal> {
     if config.is_null() {
         return Ok(None);
     }
-    // SAFETY: every version is at least so long, says the caller; the name is read only if it is there.
+    // SAFETY: every version is at least 16 bytes long, says the caller.
     let (size, magic) = unsafe { (*config.cast::<usize>(), *config.byte_add(8).cast::<u32>()) };
     if magic != CONFIG_MAGIC {
         return Err(Refusal::argument(format!("the configuration's magic is {magic:#x}, not {CONFIG_MAGIC:#x}")));
     }
-    if !(SHORTEST_CONFIG..=4096).contains(&size) {
+    if !(SHORTEST_CONFIG..=LONGEST_CONFIG).contains(&size) {
         return Err(Refusal::argument(format!("a configuration of {size} bytes (at least {SHORTEST_CONFIG})")));
     }
     let mut known = Config::unset();
-    let n_bytes = if size < NAMED_CONFIG { SHORTEST_CONFIG } else { NAMED_CONFIG };
-    // SAFETY: both are as long: the caller's as it says itself, ours as `repr(C)` lays out; the bytes are numbers and pointers.
+    // Fields were only ever added at the end; a pointer that is not all there is none.
+    let n_bytes =
+        if size < size_of::<Config>() { size.min(offset_of!(Config, comm_name)) } else { size_of::<Config>() };
+    // SAFETY: the caller's is `size` bytes long, ours as long as we know it; any bytes are numbers and pointers.
     unsafe { std::ptr::copy_nonoverlapping(config.cast::<u8>(), (&raw mut known).cast::<u8>(), n_bytes) };
     if !(21_400..100_000).contains(&known.version) {
         return Err(Refusal::argument(format!("the configuration is of version {}, which has none", known.version)));
@@ -210,12 +213,9 @@ unsafe fn read_config(config: *mut c_void) -> Result<Option<Asked>, Refusal> {
     if known.min_ctas != UNSET && known.max_ctas != UNSET && known.min_ctas > known.max_ctas {
         return Err(Refusal::argument(format!("minCTAs {} is above maxCTAs {}", known.min_ctas, known.max_ctas)));
     }
-    let name = if size < NAMED_CONFIG || known.comm_name.is_null() {
-        None
-    } else {
-        // SAFETY: the caller says that it ends.
-        Some(unsafe { CStr::from_ptr(known.comm_name) }.to_string_lossy().into_owned())
-    };
+    // SAFETY: the caller says that it ends.
+    let name = (!known.comm_name.is_null()).then(|| unsafe { CStr::from_ptr(known.comm_name) });
+    let name = name.map(|name| name.to_string_lossy().into_owned());
     Ok(Some(Asked { blocking: known.blocking != 0, name }))
 }
 

@@ -9,6 +9,7 @@ use super::context::Context;
 use super::memory::{Allocation, DEVICE_BYTES, indent};
 use super::state::{Entry, Event, Role, state};
 use super::{ContextId, current, host, process};
+use crate::fault;
 use crate::report;
 
 /// How long the release of a context waits for its work, which is then cancelled, and that reported.
@@ -21,8 +22,9 @@ static IS_INITIALISED: AtomicBool = AtomicBool::new(false);
 /// `cuInit`.
 ///
 /// # Errors
-/// There is no device, or the number of them is no number.
+/// There is no device, or the number of them is no number, or the faults asked for are not understood.
 pub fn init() -> Result<(), Error> {
+    fault::asked().map_err(|text| Error::new(Code::InvalidValue, text))?;
     if process::n_devices().map_err(|text| Error::new(Code::NoDevice, text))? == 0 {
         return Err(Error::new(Code::NoDevice, format!("{} is 0", process::DEVICES_VAR)));
     }
