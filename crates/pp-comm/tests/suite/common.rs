@@ -9,7 +9,7 @@ use pp_comm::{
     Boundary, Buffer, DType, Envelope, Host, HostSpec, JoinSpec, Joined, Member, MemorySpec, RendezvousError,
     RoughLinks, Transports, join, memory_fabric,
 };
-use pp_schedule::{Carries, Channel, Direction, Message, Microbatch, Rank, Stage};
+use pp_schedule::{Carries, Channel, Direction, Message, Microbatch, Program, Rank, Stage};
 
 #[cfg(feature = "nccl")]
 #[path = "gpu.rs"]
@@ -66,6 +66,17 @@ impl Kind {
             #[cfg(feature = "nccl")]
             Self::Nccl(_) => (Transports::Auto, None),
         }
+    }
+}
+
+/// The kinds between GPUs that take a program, as for [`EVERY`].
+pub(crate) fn between_gpus(program: &Program) -> Vec<Kind> {
+    #[cfg(feature = "nccl")]
+    return gpu::taking(program);
+    #[cfg(not(feature = "nccl"))]
+    {
+        let _ = program;
+        Vec::new()
     }
 }
 
