@@ -40,6 +40,8 @@ mod memory;
 #[cfg(feature = "nccl")]
 mod parked;
 #[cfg(feature = "nccl")]
+mod part;
+#[cfg(feature = "nccl")]
 mod pinned;
 #[cfg(feature = "nccl")]
 mod poll;
@@ -63,6 +65,7 @@ pub use {
     kinds::{DataType, ReduceOp},
     library::{require_version, runtime_version},
     memory::{DeviceBytes, DeviceMemory, Shared},
+    part::DevicePart,
     state::CommStatus,
     stream::Stream,
 };
