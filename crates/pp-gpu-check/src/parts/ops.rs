@@ -11,11 +11,11 @@ use crate::report::Ground;
 use crate::tell::{Verdict, check};
 
 pub(super) fn run(plan: Plan<'_>) -> Result<()> {
-    let (device, types): (_, &[(DType, &str)]) = match plan.ground {
-        Ground::Cuda => (Device::new_cuda(plan.device as usize)?, &[(DType::F32, "f32"), (DType::BF16, "bf16")]),
-        _ => (Device::Cpu, &[(DType::F32, "f32")]),
+    let device = match plan.ground {
+        Ground::Cuda => Device::new_cuda(plan.device as usize)?,
+        _ => Device::Cpu,
     };
-    for &(dtype, name) in types {
+    for (dtype, name) in [(DType::F32, "f32"), (DType::BF16, "bf16")] {
         let mut by_result = BTreeMap::<&str, Vec<Comparison>>::new();
         check(&format!("operations, {name}"), || {
             let all = operations(dtype, &device)?;
