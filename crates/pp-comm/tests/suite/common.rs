@@ -56,6 +56,18 @@ impl Kind {
         }
     }
 
+    /// Whether a program that is sound can run: on one communicator not all can.
+    pub(crate) fn takes(self, program: &Program) -> bool {
+        match self {
+            #[cfg(feature = "nccl")]
+            Self::Nccl(pp_comm::Communicators::One) => pp_schedule::verify::check_grouped(program).is_ok(),
+            _ => {
+                let _ = program;
+                true
+            }
+        }
+    }
+
     /// What its links may use, and whether they are rough.
     const fn links(self) -> (Transports, Option<RoughLinks>) {
         match self {
@@ -69,15 +81,12 @@ impl Kind {
     }
 }
 
-/// The kinds between GPUs that take a program, as for [`EVERY`].
-pub(crate) fn between_gpus(program: &Program) -> Vec<Kind> {
+/// All kinds between GPUs, those for some programs only included; where they are at all, see [`EVERY`].
+pub(crate) fn between_gpus() -> Vec<Kind> {
     #[cfg(feature = "nccl")]
-    return gpu::taking(program);
+    return gpu::all_kinds();
     #[cfg(not(feature = "nccl"))]
-    {
-        let _ = program;
-        Vec::new()
-    }
+    Vec::new()
 }
 
 /// Every kind that the same body must pass on; the rough ones too, or not. Between GPUs only with the feature `nccl` and where the
@@ -103,9 +112,6 @@ impl IntoIterator for Kinds {
         }
         #[cfg(feature = "nccl")]
         kinds.extend(gpu::kinds());
-        if std::env::var_os("ONLY").is_some() {
-            kinds.drain(..kinds.len() - 1);
-        }
         kinds.into_iter()
     }
 }
