@@ -19,6 +19,8 @@ mod stage;
 
 #[path = "../suite/conformance.rs"]
 mod conformance;
+#[path = "../suite/messages.rs"]
+mod messages;
 #[path = "../suite/random.rs"]
 mod random;
 #[path = "../suite/toy.rs"]
