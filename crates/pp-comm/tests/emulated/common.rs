@@ -33,7 +33,7 @@ impl Kind {
         false
     }
 
-    /// Whether a sender may be told as well that its message has another shape than its receive.
+    /// Whether a sender may be told as well that its message is not what its receiver expects.
     pub(crate) const fn may_tell_senders(self) -> bool {
         matches!(self, Self::Nccl(_))
     }

@@ -24,4 +24,5 @@ mod messages;
 #[path = "../suite/random.rs"]
 mod random;
 #[path = "../suite/toy.rs"]
+#[allow(dead_code, reason = "here results are put together by name")]
 mod toy;

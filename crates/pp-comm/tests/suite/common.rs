@@ -35,8 +35,8 @@ impl Kind {
         matches!(self, Self::Memory(1..))
     }
 
-    /// Whether a sender may be told as well that its message has another shape than its receive: between GPUs both sides of a
-    /// transfer are one operation, which fails.
+    /// Whether a sender may be told as well that its message is not what its receiver expects: between GPUs both sides of a
+    /// transfer are one operation, and a receiver that does not go on ends it for both.
     pub(crate) const fn may_tell_senders(self) -> bool {
         match self {
             #[cfg(feature = "nccl")]
