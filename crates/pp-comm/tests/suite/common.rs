@@ -8,7 +8,11 @@ use std::time::Duration;
 use pp_comm::{
     Host, HostSpec, JoinSpec, Joined, Member, MemorySpec, RendezvousError, RoughLinks, Transports, join, memory_fabric,
 };
-use pp_schedule::{Channel, Rank};
+use pp_schedule::{Channel, Program, Rank};
+
+#[cfg(feature = "nccl")]
+#[path = "gpu.rs"]
+mod gpu;
 
 pub(crate) use crate::messages::*;
 
@@ -45,6 +49,15 @@ impl Kind {
         }
     }
 
+    /// Whether what is agreed on a message is looked at before its bytes are.
+    pub(crate) const fn sends_boundaries(self) -> bool {
+        match self {
+            #[cfg(feature = "nccl")]
+            Self::Nccl(_) => false,
+            _ => true,
+        }
+    }
+
     /// What its links may use, and whether they are rough.
     const fn links(self) -> (Transports, Option<RoughLinks>) {
         match self {
@@ -55,6 +68,17 @@ impl Kind {
             #[cfg(feature = "nccl")]
             Self::Nccl(_) => (Transports::Auto, None),
         }
+    }
+}
+
+/// The kinds between GPUs that take a program, as for [`EVERY`].
+pub(crate) fn between_gpus(program: &Program) -> Vec<Kind> {
+    #[cfg(feature = "nccl")]
+    return gpu::taking(program);
+    #[cfg(not(feature = "nccl"))]
+    {
+        let _ = program;
+        Vec::new()
     }
 }
 
@@ -80,7 +104,10 @@ impl IntoIterator for Kinds {
             kinds.extend([Kind::RoughSocket, Kind::RoughShm]);
         }
         #[cfg(feature = "nccl")]
-        kinds.extend(crate::gpu::kinds());
+        kinds.extend(gpu::kinds());
+        if std::env::var_os("ONLY").is_some() {
+            kinds.drain(..kinds.len() - 1);
+        }
         kinds.into_iter()
     }
 }
@@ -118,7 +145,7 @@ pub(crate) fn run_within<R: Send>(
             let links = vec![kind.links(); n_ranks as usize];
             join_each(deadline, links, channels, |joined| {
                 let member = joined.expect("all ranks join").member;
-                body(crate::gpu::over_nccl(member, communicators))
+                body(gpu::over_nccl(member, communicators))
             })
         }
     }
