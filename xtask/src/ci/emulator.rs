@@ -20,10 +20,12 @@ const PACKAGE: &str = "cuda-emulator";
 const NAMES: [&str; 4] = ["libcuda.so", "libcuda.so.1", "libnccl.so", "libnccl.so.2"];
 
 /// What is tested with the emulator in the loader's way.
-const TESTS: [&[&str]; 3] = [
+const TESTS: [&[&str]; 5] = [
     &["--package", PACKAGE],
     &["--package", "nccl-rs", "--features", "nccl,emulated"],
     &["--package", "pp-comm", "--features", "nccl"],
+    &["--package", "pp-gpu-check", "--features", "nccl", "--test", "emulated"],
+    &["--package", "pp-train", "--features", "nccl", "--test", "emulated"],
 ];
 
 pub(super) fn check() -> anyhow::Result<Passed> {
@@ -43,7 +45,7 @@ pub(super) fn check() -> anyhow::Result<Passed> {
         bail!("{}", failed.join("\n"));
     }
     println!(
-        "emulator: clippy with NCCL's features, and the tests of {PACKAGE}, nccl-rs and pp-comm with {} as {}",
+        "emulator: clippy with NCCL's features, and the tests of {PACKAGE}, nccl-rs, pp-comm, pp-gpu-check and pp-train with {} as {}",
         library.display(),
         NAMES.join(", ")
     );

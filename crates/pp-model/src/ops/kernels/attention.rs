@@ -3,9 +3,9 @@
 use candle_core::Tensor;
 use pp_kernels::attention::{AttentionShape, causal_backward, causal_forward};
 
-use super::access::read;
 use super::{blank, on_cpu, tensor};
 use crate::error::Result;
+use crate::ops::access::read;
 
 const OP: &str = "attention";
 

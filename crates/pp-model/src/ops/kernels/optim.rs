@@ -3,9 +3,9 @@
 use candle_core::Tensor;
 use pp_kernels::optim::{self, AdamW};
 
-use super::access::{read, write};
 use super::on_cpu;
 use crate::error::Result;
+use crate::ops::access::{read, write};
 
 const OP: &str = "AdamW";
 

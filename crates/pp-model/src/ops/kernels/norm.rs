@@ -3,20 +3,13 @@
 use candle_core::Tensor;
 use pp_kernels::{Real, norm as kernel};
 
-use super::access::{read, write};
-use super::{blank, on_cpu, rows, tensor};
+use super::{blank, on_cpu, tensor};
 use crate::error::Result;
+use crate::ops::access::{read, write};
+use crate::ops::shape::rows;
+use crate::ops::stats::NormStats;
 
 const OP: &str = "layer norm";
-
-/// What the backward parts need besides `x`.
-#[derive(Debug)]
-pub(crate) struct NormStats {
-    /// Mean of each row, `[rows]`.
-    mean: Tensor,
-    /// Reciprocal standard deviation of each row, `[rows]`.
-    rstd: Tensor,
-}
 
 /// `y` and the statistics of its rows.
 pub(crate) fn layer_norm(x: &Tensor, gamma: &Tensor, beta: &Tensor, eps: f64) -> Result<(Tensor, NormStats)> {

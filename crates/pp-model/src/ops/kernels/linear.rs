@@ -3,9 +3,10 @@
 use candle_core::Tensor;
 use pp_kernels::linear as kernel;
 
-use super::access::{read, write};
-use super::{blank, on_cpu, rows, tensor};
+use super::{blank, on_cpu, tensor};
 use crate::error::Result;
+use crate::ops::access::{read, write};
+use crate::ops::shape::{rows, with_width};
 
 const OP: &str = "linear";
 
@@ -41,13 +42,4 @@ pub(crate) fn linear_backward_weight(dy: &Tensor, x: &Tensor, dw: &Tensor, db: O
             None => Ok(()),
         }
     })
-}
-
-/// The shape of `tensor` with another last dimension.
-fn with_width(tensor: &Tensor, width: usize) -> Vec<usize> {
-    let mut dims = tensor.dims().to_vec();
-    if let Some(last) = dims.last_mut() {
-        *last = width;
-    }
-    dims
 }

@@ -3,15 +3,16 @@
 use candle_core::Tensor;
 use pp_kernels::{activation, reduce};
 
-use super::access::{read, write};
 use super::{blank, on_cpu, tensor};
 use crate::error::Result;
+use crate::ops::access::{read, write};
+use crate::ops::number::Number;
 
 const GELU: &str = "gelu";
 const ADD: &str = "add";
 const ASSIGN: &str = "assign";
 const FILL: &str = "fill";
-const SUM_SQUARES: &str = "sum of squares";
+const SUM_OF_SQUARES: &str = "sum of squares";
 
 /// GELU in its tanh form.
 pub(crate) fn gelu(x: &Tensor) -> Result<Tensor> {
@@ -53,6 +54,6 @@ pub(crate) fn fill_zero(a: &Tensor) -> Result<()> {
 }
 
 /// The sum of squares, in `f64`.
-pub(crate) fn sum_squares(a: &Tensor) -> Result<f64> {
-    on_cpu!(SUM_SQUARES, a, T => Ok(reduce::sum_squares::<T>(&read(SUM_SQUARES, a)?)))
+pub(crate) fn sum_of_squares(a: &Tensor) -> Result<Number> {
+    on_cpu!(SUM_OF_SQUARES, a, T => Ok(Number::Here(reduce::sum_squares::<T>(&read(SUM_OF_SQUARES, a)?))))
 }
