@@ -53,6 +53,9 @@ fn shapes_that_do_not_divide() {
 fn names_and_flags_that_are_not_known() {
     refused("--mock-data --pp 2 --schedule zigzag", &["--schedule", "zigzag", "1f1b, dualpipe-v, gpipe"]);
     refused("--mock-data --pp 2 --device tpu", &["--device", "tpu", "cpu"]);
+    refused("--mock-data --pp 2 --device cuda", &["--device cuda", "no CUDA", "cuda-build"]);
+    refused("--mock-data --pp 2 --transport nccl", &["--transport nccl", "no NCCL"]);
+    refused("--mock-data --pp 2 --local-rank 0", &["--local-rank cannot be given"]);
     refused("--mock-data --pp 2 --no-such-flag 3", &["--no-such-flag"]);
     refused("--mock-data --pp two", &["--pp", "two"]);
     refused("--mock-data --vp two", &["--vp", "two"]);

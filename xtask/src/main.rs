@@ -1,7 +1,9 @@
 //! The workspace's commands; `cargo xtask help` lists them. One file or folder per command.
 
 mod ci;
+mod cuda_build;
 mod explain;
+mod gpu_check;
 mod launch;
 mod schedule;
 mod workspace;
@@ -25,6 +27,8 @@ enum Command {
     Explain(explain::ExplainArgs),
     Schedule(schedule::ScheduleArgs),
     Golden(golden::GoldenArgs),
+    CudaBuild(cuda_build::CudaBuildArgs),
+    GpuCheck(gpu_check::GpuCheckArgs),
     Ci(ci::CiArgs),
 }
 
@@ -44,6 +48,8 @@ fn main() -> ExitCode {
         Command::Explain(args) => explain::run(args),
         Command::Schedule(args) => schedule::run(args),
         Command::Golden(args) => golden::run(args),
+        Command::CudaBuild(args) => cuda_build::run(args),
+        Command::GpuCheck(args) => gpu_check::run(args),
         Command::Ci(args) => ci::run(args),
     };
     // A command that has said its last word returns the exit code; any other error is said here.

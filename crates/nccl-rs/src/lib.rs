@@ -6,11 +6,14 @@
 //! What there is, each using only what stands above it:
 //!
 //! - `NcclError`: what went wrong, with NCCL's code, text and last error; [`Version`];
+//! - `open_cuda_libraries`: for programs that are linked without naming CUDA's libraries;
 //! - `poll`, `driver`: waiting with a deadline; the driver's functions;
 //! - `Device`, `Event`, `pinned`, `Stream`: where work is queued and what orders it;
-//! - `parked`, `DeviceMemory`, `DeviceBytes`: memory that an operation may use, kept alive until the operation is done;
+//! - `parked`, `DeviceMemory`, `DeviceBytes`, `DevicePart`: memory that an operation may use, kept alive until the operation
+//!   is done;
 //! - `DataType`, `ReduceOp`, `library`, `CommConfig`, `UniqueId`: NCCL's functions, and what they take;
-//! - `state`, `Comm`, `AbortHandle`: communicators, made with a deadline, polled for errors, aborted from any thread;
+//! - `ending`, `state`, `making`, `Comm`, `AbortHandle`: communicators, made with a deadline, polled for errors, aborted from
+//!   any thread;
 //! - `InFlight`, `Group`: operations that are launched together, and what they hold until they are complete.
 
 #[cfg(feature = "nccl")]
@@ -21,6 +24,8 @@ mod config;
 mod device;
 #[cfg(feature = "nccl")]
 mod driver;
+#[cfg(feature = "nccl")]
+mod ending;
 #[cfg(feature = "nccl")]
 mod error;
 #[cfg(feature = "nccl")]
@@ -34,7 +39,11 @@ mod in_flight;
 #[cfg(feature = "nccl")]
 mod kinds;
 #[cfg(feature = "nccl")]
+mod lazy;
+#[cfg(feature = "nccl")]
 mod library;
+#[cfg(feature = "nccl")]
+mod making;
 #[cfg(feature = "nccl")]
 mod memory;
 #[cfg(feature = "nccl")]
@@ -63,6 +72,7 @@ pub use {
     id::UniqueId,
     in_flight::InFlight,
     kinds::{DataType, ReduceOp},
+    lazy::open_cuda_libraries,
     library::{require_version, runtime_version},
     memory::{DeviceBytes, DeviceMemory, Shared},
     part::DevicePart,

@@ -196,6 +196,29 @@ impl Nccl {
         }
     }
 
+    /// How many ranks a communicator has, and which is this one.
+    ///
+    /// # Safety
+    /// `comm` is a communicator that exists and that no other thread uses now.
+    pub(crate) unsafe fn place_in(&self, comm: ncclComm_t) -> Result<(usize, usize), NcclError> {
+        let ask = |function: unsafe extern "C" fn(ncclComm_t, *mut c_int) -> c_int, call| {
+            let mut number: c_int = -1;
+            // SAFETY: the caller vouches for the communicator; it writes one int, which `number` is.
+            self.check(call, unsafe { function(comm, &raw mut number) })?;
+            usize::try_from(number).map_err(|_| NcclError::Misuse {
+                call,
+                reason: format!("NCCL answered {number}, which is no number of ranks"),
+            })
+        };
+        let n_ranks = ask(self.comm_count, "ncclCommCount")?;
+        let rank = ask(self.comm_user_rank, "ncclCommUserRank")?;
+        if rank >= n_ranks {
+            let reason = format!("NCCL answered rank {rank} of {n_ranks}, which cannot be");
+            return Err(NcclError::Misuse { call: "ncclCommUserRank", reason });
+        }
+        Ok((n_ranks, rank))
+    }
+
     /// # Safety
     /// `comm` is null, or a communicator that exists and that no other thread uses now.
     pub(crate) unsafe fn error(&self, call: &'static str, code: c_int, comm: ncclComm_t) -> NcclError {
@@ -335,6 +358,14 @@ mod tests {
         assert_eq!(ready(), Ok(true));
         fake::CODE.set(2);
         assert!(matches!(ready(), Err(NcclError::Nccl { call: "ncclCommGetAsyncError", code: 2, .. })));
+    }
+
+    #[test]
+    fn a_place_that_nccl_did_not_tell_is_an_error() {
+        fake::CODE.set(SUCCESS);
+        // SAFETY: the fake does not look at it, and writes no number.
+        let place = unsafe { Nccl::fake().place_in(ptr::null_mut()) };
+        assert!(matches!(place, Err(NcclError::Misuse { call: "ncclCommCount", .. })), "{place:?}");
     }
 
     #[test]

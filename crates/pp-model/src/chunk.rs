@@ -3,14 +3,14 @@
 use std::ops::Range;
 
 use candle_core::{DType, Device, Tensor};
-use pp_kernels::LossSum;
 use pp_schedule::{LayerPartition, Stage};
 
-use crate::batch::MicroBatch;
 use crate::catalog::{self, ParamSpec};
 use crate::config::GptConfig;
 use crate::error::{ModelError, Result};
-use crate::layers::{Block, BlockSaved, BlockWork, Embedding, Head, HeadSaved, HeadWork, Layer};
+use crate::inputs::Inputs;
+use crate::layers::{Block, BlockSaved, BlockWork, CausalMask, Embedding, Head, HeadSaved, HeadWork, Layer};
+use crate::ops::{self, Loss};
 use crate::param::Param;
 
 /// Which part of the model a stage is.
@@ -54,7 +54,8 @@ impl ChunkSpec {
 pub struct Numbers {
     /// Seed of the initial values.
     pub seed: u64,
-    /// Number type of parameters and activations: `f32` to train, `f64` to check.
+    /// Number type of parameters and activations: `f32` or `bf16` to train, `f64` to check. Beside `bf16`, gradients of parameters
+    /// and the optimizer's values and moments are `f32` ([`Numbers::main_dtype`]).
     pub dtype: DType,
     /// Where tensors live.
     pub device: Device,
@@ -64,6 +65,11 @@ impl Numbers {
     /// `f32` on the CPU.
     pub fn f32_on_cpu(seed: u64) -> Self {
         Self { seed, dtype: DType::F32, device: Device::Cpu }
+    }
+
+    /// Number type of main gradients, of the values that the optimizer updates and of its moments.
+    pub fn main_dtype(&self) -> DType {
+        ops::wide(self.dtype)
     }
 
     fn params<const N: usize>(&self, specs: [ParamSpec; N]) -> Result<[Param; N]> {
@@ -87,8 +93,8 @@ pub struct GptChunk {
 pub enum ChunkOutput {
     /// The activation for the next stage, `[batch, seq, hidden]`.
     Activation(Tensor),
-    /// The microbatch's loss, of the last stage.
-    Loss(LossSum),
+    /// The microbatch's loss, of the last stage; on a GPU it stays there until it is fetched.
+    Loss(Loss),
 }
 
 /// What a chunk's forward keeps.
@@ -112,10 +118,12 @@ impl GptChunk {
     /// Builds the part of the model that `spec` names, with first values.
     pub fn new(config: &GptConfig, spec: ChunkSpec, numbers: &Numbers) -> Result<Self> {
         spec.check(config)?;
-        let blocks = spec
-            .layers
-            .clone()
-            .map(|layer| Ok(Block::new(numbers.params(catalog::block(config, layer as usize))?, config.n_heads())));
+        let mask = CausalMask::default();
+        let block = |layer| {
+            let params = numbers.params(catalog::block(config, layer as usize))?;
+            Ok(Block::new(params, config.n_heads(), mask.clone()))
+        };
+        let blocks = spec.layers.clone().map(block);
         let blocks = blocks.collect::<Result<_>>()?;
         let embedding =
             spec.pre_process.then(|| Ok::<_, ModelError>(Embedding::new(numbers.params(catalog::embedding(config))?)));
@@ -139,14 +147,9 @@ impl GptChunk {
     }
 
     /// Runs forward and keeps what the backward needs. `input` is the activation of the stage before; the first stage
-    /// has none and takes the microbatch's tokens, in sequences of `seq_len`.
-    pub fn forward(
-        &self,
-        input: Option<Tensor>,
-        batch: &MicroBatch,
-        seq_len: usize,
-    ) -> Result<(ChunkOutput, ChunkSaved)> {
-        let mut x = self.enter(input, batch, seq_len)?;
+    /// has none and takes the tokens of `inputs`, in sequences of `seq_len`.
+    pub fn forward(&self, input: Option<Tensor>, inputs: &Inputs, seq_len: usize) -> Result<(ChunkOutput, ChunkSaved)> {
+        let mut x = self.enter(input, inputs, seq_len)?;
         let mut blocks = Vec::with_capacity(self.blocks.len());
         for block in &self.blocks {
             let (y, saved) = block.forward(x)?;
@@ -156,27 +159,27 @@ impl GptChunk {
         Ok(match &self.head {
             None => (ChunkOutput::Activation(x), ChunkSaved { blocks, head: None }),
             Some(head) => {
-                let (loss, saved) = head.forward(x, &batch.labels)?;
+                let (loss, saved) = head.forward(x, inputs)?;
                 (ChunkOutput::Loss(loss), ChunkSaved { blocks, head: Some(saved) })
             }
         })
     }
 
     /// Runs forward, the same to the bit, and keeps nothing; each layer's memory is freed before the next.
-    pub fn evaluate(&self, input: Option<Tensor>, batch: &MicroBatch, seq_len: usize) -> Result<ChunkOutput> {
-        let mut x = self.enter(input, batch, seq_len)?;
+    pub fn evaluate(&self, input: Option<Tensor>, inputs: &Inputs, seq_len: usize) -> Result<ChunkOutput> {
+        let mut x = self.enter(input, inputs, seq_len)?;
         for block in &self.blocks {
             (x, _) = block.forward(x)?;
         }
         Ok(match &self.head {
             None => ChunkOutput::Activation(x),
-            Some(head) => ChunkOutput::Loss(head.evaluate(x, &batch.labels)?),
+            Some(head) => ChunkOutput::Loss(head.evaluate(x, inputs)?),
         })
     }
 
     /// The gradient of the input (none on the first stage) from that of the output (none on the last, which has its
     /// own), weights included: last layer first, each layer's state freed before the next.
-    pub fn backward(&mut self, saved: ChunkSaved, dy: Option<Tensor>, batch: &MicroBatch) -> Result<Option<Tensor>> {
+    pub fn backward(&mut self, saved: ChunkSaved, dy: Option<Tensor>, inputs: &Inputs) -> Result<Option<Tensor>> {
         let mut dy = dy;
         if let (Some(head), Some(saved)) = (&mut self.head, saved.head) {
             let (dx, work) = head.backward_input(saved)?;
@@ -190,7 +193,7 @@ impl GptChunk {
             dy = dx;
         }
         match &mut self.embedding {
-            Some(embedding) => embedding.backward_weight(&batch.tokens, dy).map(|()| None),
+            Some(embedding) => embedding.backward_weight(inputs, dy).map(|()| None),
             None => Ok(Some(dy)),
         }
     }
@@ -216,7 +219,7 @@ impl GptChunk {
     }
 
     /// Adds to the gradients of the weights what [`GptChunk::backward_input`] left to do; the microbatch is the same.
-    pub fn backward_weight(&mut self, work: ChunkWork, batch: &MicroBatch) -> Result<()> {
+    pub fn backward_weight(&mut self, work: ChunkWork, inputs: &Inputs) -> Result<()> {
         if let (Some(head), Some(work)) = (&mut self.head, work.head) {
             head.backward_weight(work)?;
         }
@@ -224,7 +227,7 @@ impl GptChunk {
             block.backward_weight(work)?;
         }
         match (&mut self.embedding, work.embedding) {
-            (Some(embedding), Some(dy)) => embedding.backward_weight(&batch.tokens, dy),
+            (Some(embedding), Some(dy)) => embedding.backward_weight(inputs, dy),
             _ => Ok(()),
         }
     }
@@ -243,9 +246,9 @@ impl GptChunk {
         embedding.chain(blocks).chain(self.head.iter_mut().flat_map(Head::params_mut))
     }
 
-    fn enter(&self, input: Option<Tensor>, batch: &MicroBatch, seq_len: usize) -> Result<Tensor> {
+    fn enter(&self, input: Option<Tensor>, inputs: &Inputs, seq_len: usize) -> Result<Tensor> {
         match &self.embedding {
-            Some(embedding) => embedding.forward(&batch.tokens, seq_len),
+            Some(embedding) => embedding.forward(inputs, seq_len),
             None => self.present(input, "the activation of the stage before"),
         }
     }

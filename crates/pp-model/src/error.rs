@@ -53,7 +53,7 @@ pub enum ModelError {
     Config(#[from] ConfigError),
 
     /// No implementation for this device or number type.
-    #[error("{op} is not supported on {device} in {dtype:?} yet: f32 and f64 on the CPU are")]
+    #[error("{op} is not supported on {device} in {dtype:?}: f32, f64 and bf16 on the CPU and on CUDA are")]
     Unsupported {
         /// The operation.
         op: &'static str,
@@ -246,6 +246,16 @@ pub enum ModelError {
     /// The gradient of a tied weight is not to be had here.
     #[error("{0}")]
     Tied(&'static str),
+
+    /// A message in memory that the tensor library did not allocate, or on another stream than it computes on.
+    #[error("a message came in memory of another owner or stream: endpoints of this stage take `Gpu::allocator`")]
+    #[cfg(feature = "cuda")]
+    ForeignMemory,
+
+    /// The GPU, its driver, or NCCL failed.
+    #[error(transparent)]
+    #[cfg(feature = "cuda")]
+    Nccl(#[from] pp_comm::nccl_rs::NcclError),
 
     /// A tensor that cannot travel.
     #[error(transparent)]

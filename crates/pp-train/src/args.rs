@@ -7,6 +7,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, Parser};
 use pp_schedule::ScheduleKind;
 
+use crate::device::DeviceArgs;
 use crate::policy::PolicyArgs;
 
 const DEFAULT_MICROBATCHES: u32 = 8;
@@ -202,9 +203,9 @@ pub struct Args {
     #[arg(long, value_name = "NORM", default_value_t = 1.0, allow_hyphen_values = true, help_heading = "Training")]
     pub clip_grad: f64,
 
-    /// Device: cpu or cuda
-    #[arg(long, value_name = "NAME", default_value = "cpu", help_heading = "Machine")]
-    pub device: String,
+    /// What computes, in which numbers, and what messages go through.
+    #[command(flatten)]
+    pub device: DeviceArgs,
 
     /// Kernel threads of this rank [default: cores / ranks]
     #[arg(long, value_name = "N", help_heading = "Machine")]
@@ -217,10 +218,6 @@ pub struct Args {
     /// How long another rank may give no sign of life before it counts as frozen
     #[arg(long, value_name = "SECONDS", default_value_t = 10.0, allow_hyphen_values = true, help_heading = "Machine")]
     pub heartbeat: f64,
-
-    /// What messages between ranks go through: auto, socket, shm (shared memory, within one host)
-    #[arg(long, value_name = "NAME", default_value = "auto", help_heading = "Machine")]
-    pub transport: String,
 
     /// Write a JSON line per step
     #[arg(long, value_name = "FILE", help_heading = "Output")]
@@ -255,6 +252,10 @@ pub struct Args {
     /// This process's rank
     #[arg(long, value_name = "N", env = "PP_RANK", hide_env_values = true, help_heading = "World")]
     pub rank: Option<u32>,
+
+    /// This process's rank among those of its host [default: --rank, where all ranks are on one host]
+    #[arg(long, value_name = "N", env = "PP_LOCAL_RANK", hide_env_values = true, help_heading = "World")]
+    pub local_rank: Option<u32>,
 
     /// Number of ranks
     #[arg(long, value_name = "N", env = "PP_WORLD_SIZE", hide_env_values = true, help_heading = "World")]
@@ -325,8 +326,15 @@ fn schedule_help() -> String {
 }
 
 /// Flags of whole numbers that may be 0.
-const FROM_ZERO: [&str; 5] =
-    ["seed", "lr-warmup-iters", "rank", "decoder-first-pipeline-num-layers", "decoder-last-pipeline-num-layers"];
+const FROM_ZERO: [&str; 7] = [
+    "seed",
+    "lr-warmup-iters",
+    "device-id",
+    "rank",
+    "local-rank",
+    "decoder-first-pipeline-num-layers",
+    "decoder-last-pipeline-num-layers",
+];
 
 /// Clap's error as one line, without its `error: ` and its hints on usage.
 pub fn one_line(error: &clap::Error) -> String {

@@ -4,18 +4,21 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use pp_comm::Fault;
 use pp_comm::mesh::Mesh;
-use pp_comm::{Fault, Transports};
 use pp_model::{GptConfig, GptOptions};
 use pp_schedule::LayerPartition;
 
 use crate::args::Args;
+use crate::device::{Carrier, Compute};
 use crate::footprint::{self, Sizes};
 use crate::invalid::{Invalid, refuse};
 use crate::lr::LrSchedule;
 use crate::nearest::{Refusal, Try};
 use crate::plan::{FilePlan, Plan, read_file};
 use crate::seq_lengths::SeqLengths;
+#[cfg(feature = "nccl")]
+use crate::world::GpuChoice;
 use crate::world::{Environment, Place};
 
 /// The number of tokens: bytes.
@@ -79,7 +82,13 @@ pub struct TrainConfig {
     pub(crate) threads: usize,
     pub(crate) timeout: Duration,
     pub(crate) heartbeat: Duration,
-    pub(crate) transports: Transports,
+    /// What computes, and in which numbers.
+    pub(crate) compute: Compute,
+    /// What messages go through.
+    pub(crate) carrier: Carrier,
+    /// Which GPU is this process's, where one is used.
+    #[cfg(feature = "nccl")]
+    pub(crate) gpu: Option<GpuChoice>,
     pub(crate) metrics: Option<PathBuf>,
     pub(crate) trace: Option<TraceRequest>,
     pub(crate) flight_dir: Option<PathBuf>,
@@ -123,6 +132,8 @@ impl TrainConfig {
         let layers = crate::layers::partition(args, &model, plan.placement())?;
         let place = Place::new(args, env, &plan)?;
         let seq_lengths = SeqLengths::new(args, plan.microbatches())?;
+        let compute = Compute::new(&args.device)?;
+        let carrier = Carrier::new(&args.device, compute, n_ranks)?;
         let threads = threads(args, place.local_size().unwrap_or(plan.n_ranks()))?;
         let config = Self {
             plan,
@@ -142,7 +153,13 @@ impl TrainConfig {
             threads,
             timeout: seconds("--timeout", args.timeout, 60)?,
             heartbeat: seconds("--heartbeat", args.heartbeat, 10)?,
-            transports: transports(args)?,
+            #[cfg(feature = "nccl")]
+            gpu: match compute.is_on_host() && matches!(carrier, Carrier::Host(_)) {
+                true => None,
+                false => Some(GpuChoice::new(args.device.device_id, env, &place)?),
+            },
+            compute,
+            carrier,
             metrics: args.metrics.clone(),
             trace: trace(args)?,
             flight_dir: args.flight_dir.clone(),
@@ -156,8 +173,9 @@ impl TrainConfig {
 
     /// What decides how much the run needs.
     pub(crate) fn sizes(&self) -> Sizes<'_> {
-        let Self { plan, layers, model, micro_batch_size, seq_lengths, .. } = self;
-        Sizes { plan, layers, model, micro_batch_size: *micro_batch_size, longest: seq_lengths.longest() }
+        let Self { plan, layers, model, micro_batch_size, seq_lengths, compute, .. } = self;
+        let (micro_batch_size, longest) = (*micro_batch_size, seq_lengths.longest());
+        Sizes { plan, layers, model, micro_batch_size, longest, compute: *compute }
     }
 
     /// Sequences of one step.
@@ -181,6 +199,11 @@ impl TrainConfig {
         &self.place
     }
 
+    /// What computes, and in which numbers.
+    pub fn compute(&self) -> Compute {
+        self.compute
+    }
+
     /// Whether everything is to be checked and nothing started.
     pub fn dry_run(&self) -> bool {
         self.dry_run
@@ -191,11 +214,19 @@ impl TrainConfig {
         self.threads
     }
 
-    /// Everything that decides what is trained, as text, and nothing about this process.
+    /// Whether a GPU is needed, for tensors or for messages.
+    pub(crate) fn needs_gpu(&self) -> bool {
+        #[cfg(feature = "nccl")]
+        return self.gpu.is_some();
+        #[cfg(not(feature = "nccl"))]
+        false
+    }
+
+    /// Everything that decides what is trained and that all ranks must have alike, as text, and nothing about this process.
     pub(crate) fn what_is_trained(&self) -> String {
         let model = (self.plan.identity(), &self.layers, &self.model, self.micro_batch_size, &self.seq_lengths);
         let steps = (self.train_iters, self.eval_interval, self.eval_iters, self.seed, self.lr, self.adam, self.clip);
-        format!("{model:?} {steps:?}")
+        format!("{model:?} {steps:?} {:?} {}", self.compute, self.carrier.terms())
     }
 
     /// Whether `iteration`, 0-based, is followed by a validation before the last one.
@@ -243,11 +274,7 @@ fn check_not_there_yet(args: &Args) -> Result<(), Invalid> {
             refuse!("{flag} {size} does not work yet, only pipelines do; use {flag} 1");
         }
     }
-    match args.device.to_ascii_lowercase().as_str() {
-        "cpu" => Ok(()),
-        "cuda" => refuse!("--device cuda: this build has no CUDA; use --device cpu"),
-        _ => refuse!("unknown device `{}` (--device); known: cpu, cuda", args.device),
-    }
+    Ok(())
 }
 
 fn model(args: &Args) -> Result<GptConfig, Refusal> {
@@ -354,15 +381,6 @@ fn fault(args: &Args, n_ranks: u32) -> Result<Option<Fault>, Invalid> {
     match text.parse::<Fault>().and_then(|fault| fault.among(n_ranks)) {
         Ok(fault) => Ok(Some(fault)),
         Err(error) => refuse!("--inject-fault {text}: {error}"),
-    }
-}
-
-fn transports(args: &Args) -> Result<Transports, Invalid> {
-    match args.transport.to_ascii_lowercase().as_str() {
-        "auto" => Ok(Transports::Auto),
-        "socket" => Ok(Transports::Socket),
-        "shm" => Ok(Transports::SharedMemory),
-        _ => refuse!("unknown --transport `{}`; known: auto, socket, shm", args.transport),
     }
 }
 

@@ -14,7 +14,7 @@ pub(crate) fn validate(trainer: &mut Trainer<'_>, iteration: u32) -> Result<(Opt
     for step in 0..n_steps {
         let batch = trainer.text.validation_batch(trainer.config, step);
         trainer.run(Pass::Validation, batch)?;
-        let loss = trainer.stage.take_loss();
+        let loss = trainer.stage.take_loss()?;
         let (step_sum, step_count, asked) =
             sync::loss(&mut trainer.member.control, loss.sum, loss.count, &trainer.stop)?;
         sum += step_sum;

@@ -60,6 +60,9 @@ fn kind_of(error: &(dyn std::error::Error + 'static)) -> Option<Failure> {
 fn of_comm(error: &CommError) -> Failure {
     match error {
         CommError::PeerLost { .. } | CommError::Deadline { .. } | CommError::CollectiveDeadline { .. } => Failure::Lost,
+        // Another rank has not done its part of what they do together.
+        #[cfg(feature = "nccl")]
+        CommError::Nccl { error: pp_comm::nccl_rs::NcclError::Deadline { .. }, .. } => Failure::Lost,
         _ => Failure::Other,
     }
 }

@@ -114,6 +114,13 @@ impl Flight {
         error
     }
 
+    /// What a rank does that fails with all that it had of the others: they hear of it as of a loss.
+    pub(crate) fn failed_alone(&self, error: Error) -> Error {
+        let why = format!("{error:#}");
+        self.write(Word { cause: cause_of(&error), why: &why, says_where: false, is_last: true });
+        error
+    }
+
     /// Writes the record of a rank that fails by a panic.
     pub fn panicked(&self, panic: &str) {
         let cause = Cause::Own { reason: panic.to_owned() };

@@ -4,12 +4,11 @@ use pp_comm::MAX_MESSAGE_BYTES;
 use pp_model::{ChunkSpec, GptConfig};
 use pp_schedule::{LayerPartition, Rank, Stage};
 
+use crate::device::{Compute, NumberType};
 use crate::nearest::{Refusal, Try};
 use crate::plan::Plan;
 
 const FLOAT: f64 = size_of::<f32>() as f64;
-/// A parameter, its gradient and the optimizer's two moments.
-const PER_PARAMETER: f64 = 4.0 * FLOAT;
 /// A token of a batch and its label.
 const PER_TOKEN: f64 = (size_of::<u32>() + size_of::<i64>()) as f64;
 /// What is taken for the machine's memory where the system does not tell it: 1 TiB.
@@ -31,6 +30,7 @@ pub(crate) struct Sizes<'a> {
     pub(crate) micro_batch_size: usize,
     /// The longest sequence trained on; what is validated on has all positions.
     pub(crate) longest: usize,
+    pub(crate) compute: Compute,
 }
 
 /// Bytes that ranks cannot do without; kernels need some more for a while.
@@ -42,23 +42,54 @@ struct Footprint {
 }
 
 impl Footprint {
-    /// Of all ranks, which share one machine.
+    /// Of all ranks, which share one machine: of its own memory, not of its GPUs'.
     fn of(sizes: Sizes<'_>) -> Self {
         let mut all = Self::default();
-        let (placement, model) = (sizes.plan.placement(), sizes.model);
         for (rank, peak) in (0..).map(Rank).zip(sizes.plan.peaks_saved()) {
-            let saved: f64 = placement.stages_of(rank).map(|stage| saved_bytes_of(sizes, stage)).sum();
-            let chunks = placement.stages_of(rank).map(|stage| ChunkSpec::new(sizes.layers, stage));
-            all.weights += PER_PARAMETER * chunks.map(|chunk| n_parameters(model, &chunk)).sum::<f64>();
-            all.activations += f64::from(peak) * saved / f64::from(placement.n_chunks());
-            all.batch += PER_TOKEN * tokens(sizes) * f64::from(sizes.plan.microbatches());
+            let mine = Self::of_rank(sizes, rank, peak);
+            if sizes.compute.is_on_host() {
+                all.weights += mine.weights;
+                all.activations += mine.activations;
+            }
+            all.batch += mine.batch;
         }
         all
+    }
+
+    /// Of one rank, which keeps `peak` activations at once, wherever its tensors are.
+    fn of_rank(sizes: Sizes<'_>, rank: Rank, peak: u32) -> Self {
+        let placement = sizes.plan.placement();
+        let saved: f64 = placement.stages_of(rank).map(|stage| saved_bytes_of(sizes, stage)).sum();
+        let chunks = placement.stages_of(rank).map(|stage| ChunkSpec::new(sizes.layers, stage));
+        let n_parameters = chunks.map(|chunk| n_parameters(sizes.model, &chunk)).sum::<f64>();
+        Self {
+            weights: per_parameter(sizes.compute.dtype) * n_parameters,
+            activations: f64::from(peak) * saved / f64::from(placement.n_chunks()),
+            batch: PER_TOKEN * tokens(sizes) * f64::from(sizes.plan.microbatches()),
+        }
     }
 
     fn total(self) -> f64 {
         self.weights + self.activations + self.batch
     }
+}
+
+/// What a rank needs of a GPU, in words, where that is more than the GPU has.
+#[cfg(any(feature = "cuda", test))]
+pub(crate) fn beyond_gpu(sizes: Sizes<'_>, rank: Rank, n_bytes: f64) -> Option<String> {
+    let peak = sizes.plan.peaks_saved().get(rank.idx()).copied()?;
+    let needed = Footprint::of_rank(sizes, rank, peak);
+    (needed.total() > n_bytes).then(|| {
+        format!(
+            "rank {rank} needs about {:.1} GiB of its GPU (weights with gradient and moments {:.1}, activations {:.1}, batches \
+             {:.1}), which has {:.1}; use more ranks, fewer layers or smaller microbatches",
+            needed.total() / GIB,
+            needed.weights / GIB,
+            needed.activations / GIB,
+            needed.batch / GIB,
+            n_bytes / GIB
+        )
+    })
 }
 
 /// Refuses sizes that would fail only once the ranks have started. A run may take this share of the memory there is.
@@ -69,7 +100,7 @@ pub(crate) fn check(sizes: Sizes<'_>, share: f64) -> Result<(), Refusal> {
 
 fn check_message(sizes: Sizes<'_>) -> Result<(), Refusal> {
     let (model, micro) = (sizes.model, sizes.micro_batch_size);
-    let n_bytes = tokens(sizes) * model.hidden() as f64 * FLOAT;
+    let n_bytes = tokens(sizes) * model.hidden() as f64 * sizes.compute.dtype.n_bytes() as f64;
     if n_bytes <= MAX_MESSAGE_BYTES as f64 {
         return Ok(());
     }
@@ -141,6 +172,15 @@ fn memory() -> Option<f64> {
     Some(container.unwrap_or(f64::INFINITY).min(kib * 1024.0))
 }
 
+/// Bytes of a parameter: with its gradient and the optimizer's two moments, which are `f32`, and a master in `f32` where the
+/// layers' own is not.
+const fn per_parameter(dtype: NumberType) -> f64 {
+    match dtype {
+        NumberType::F32 => 4.0 * FLOAT,
+        NumberType::Bf16 => 4.0 * FLOAT + dtype.n_bytes() as f64,
+    }
+}
+
 /// Tokens of a microbatch whose sequences have all positions, as those of validation.
 fn tokens(sizes: Sizes<'_>) -> f64 {
     sizes.micro_batch_size as f64 * sizes.model.seq_len() as f64
@@ -170,7 +210,7 @@ fn saved_bytes_of(sizes: Sizes<'_>, stage: Stage) -> f64 {
     let (n_tokens, seq_len) = (sizes.micro_batch_size as f64 * sizes.longest as f64, sizes.longest as f64);
     let per_layer = 16.0 * hidden + model.n_heads() as f64 * seq_len;
     let head = if chunk.post_process { 2.0 * hidden + vocab } else { 0.0 };
-    n_tokens * (per_layer * chunk.layers.len() as f64 + head) * FLOAT
+    n_tokens * (per_layer * chunk.layers.len() as f64 + head) * sizes.compute.dtype.n_bytes() as f64
 }
 
 #[cfg(test)]
@@ -195,6 +235,37 @@ mod tests {
             let listed: usize = catalog::catalog(&config.model).iter().map(catalog::ParamSpec::len).sum();
             assert_eq!(counted, listed as f64, "{line}");
         }
+    }
+
+    #[test]
+    fn brain_floats_halve_what_travels_and_keep_a_master() {
+        let [single, brain] = ["", "--bf16"].map(|dtype| config(&format!("--pp 2 {dtype}")));
+        let footprint = |config: &TrainConfig| Footprint::of(config.sizes());
+        let n_parameters = catalog::n_parameters(&single.model) as f64 + 256.0 * 64.0;
+        assert_eq!(footprint(&single).weights, 16.0 * n_parameters);
+        assert_eq!(footprint(&brain).weights, 18.0 * n_parameters);
+        assert_eq!(footprint(&brain).activations, footprint(&single).activations / 2.0);
+        assert_eq!(footprint(&brain).batch, footprint(&single).batch);
+        // A message that is too long by half goes.
+        let message = "--micro-batch-size 1 --hidden-size 20480 --seq-length 65536";
+        let args = |dtype: &str| Args::from_words(format!("--mock-data {message} {dtype}").split_whitespace()).unwrap();
+        let check = |dtype: &str| TrainConfig::new(&args(dtype)).map_err(|error| error.to_string());
+        assert!(check("--dtype f32").unwrap_err().contains("is a message of 5368709120 bytes"));
+        assert!(!check("--dtype bf16").is_err_and(|error| error.contains("is a message of")));
+    }
+
+    #[test]
+    fn a_rank_that_needs_more_than_its_gpu_has_says_what() {
+        let config = config("--pp 2 --layer-split 2,6");
+        let needs = |rank, n_bytes| beyond_gpu(config.sizes(), Rank(rank), n_bytes);
+        assert_eq!((needs(0, GIB), needs(1, GIB)), (None, None));
+        let told = needs(1, 1e6).unwrap();
+        assert!(told.contains("rank 1 needs about") && told.contains("which has 0.0"), "{told}");
+        let total = Footprint::of(config.sizes()).total();
+        let of =
+            |rank| Footprint::of_rank(config.sizes(), Rank(rank), config.plan.peaks_saved()[rank as usize]).total();
+        assert_eq!(of(0) + of(1), total);
+        assert!(needs(1, of(1)).is_none() && needs(1, of(1) - 1.0).is_some());
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! | room | what is in it |
 //! |---|---|
 //! | [`args`] | what was typed |
-//! | `policy` | the flags of the lowering policy, and what they come to |
+//! | `policy`, `device` | the flags of the lowering policy, and of device, number type and transport; what they come to |
 //! | `invalid`, `nearest` | what is said of arguments that make no run, and what is advised instead |
 //! | `config`, `batch`, `seq_lengths`, `layers`, `lr`, `world`, `footprint` | what was validated: [`TrainConfig`], its microbatches and their lengths, which stage has which layers, the learning rates, this process's [`Place`], that it fits the machine |
 //! | `files` | that what is written can be, and overwrites nothing else that is named |
@@ -11,6 +11,7 @@
 //! | `plan` | [`Plan`]: what a step computes, where and in which order, from flags or from a file |
 //! | `programs` | [`Programs`] of training and validation, and that they are part of what was [proved](prove) |
 //! | `groups` | the mesh of ranks, a rank's groups, and every [channel](channels) of the run |
+//! | `machine` | [`Machine`]: what a rank computes on and sends by, opened; that every rank has it |
 //! | `optimizer`, `sync` | AdamW; what ranks tell each other after a step's backwards |
 //! | `clock`, `measure`, `trace` | the clock that ranks share; what stages took, beside what the simulator makes of it; a step written down |
 //! | `stop` | [`Stop`]: signals, and how ranks agree to stop after the same step |
@@ -32,6 +33,7 @@ mod batch;
 mod clock;
 mod config;
 mod data;
+mod device;
 mod eval;
 mod failure;
 mod files;
@@ -41,6 +43,7 @@ mod groups;
 mod invalid;
 mod layers;
 mod lr;
+mod machine;
 mod measure;
 mod nearest;
 mod optimizer;
@@ -62,11 +65,13 @@ mod world;
 
 pub use config::{AdamOptions, TextSource, TraceRequest, TrainConfig, VOCAB};
 pub use data::Text;
+pub use device::{Compute, DeviceArgs, DeviceKind, NumberType};
 pub use failure::Failure;
 pub use flight::Flight;
 pub use groups::channels;
 pub use invalid::Invalid;
 pub use lr::LrSchedule;
+pub use machine::Machine;
 pub use measure::{Measured, Predicted, SLOW_FROM, SlowStage, StageTimes};
 pub use outcome::{Outcome, RankFigures, StepFigures};
 pub use plan::{FilePlan, Plan};

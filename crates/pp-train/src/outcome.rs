@@ -3,6 +3,7 @@
 use pp_comm::StepReport;
 use pp_schedule::SlotClass;
 
+use crate::device::Compute;
 use crate::measure::{Measured, Predicted, SlowStage, median};
 use crate::records::{IterationRecord, ValidationRecord};
 use crate::stop::Stopped;
@@ -18,6 +19,10 @@ pub struct Outcome {
     pub validation_loss: Option<f64>,
     /// Why it ended before it was done, if it did.
     pub stopped: Option<Stopped>,
+    /// What computed, and in which numbers.
+    pub compute: Compute,
+    /// The version of NCCL that messages went over, where they did.
+    pub nccl: Option<String>,
     /// Entropy of the text's bytes one by one.
     pub unigram_entropy: f64,
     /// Hash of the weights before the first step.

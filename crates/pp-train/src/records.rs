@@ -40,6 +40,13 @@ pub struct FinalRecord {
     /// The signal that stopped the run before it was done, such as `SIGTERM`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stopped_by: Option<&'static str>,
+    /// What computed: `cpu` or `cuda`.
+    pub device: &'static str,
+    /// In which numbers: `f32` or `bf16`.
+    pub dtype: &'static str,
+    /// The version of NCCL that messages went over, where they did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub nccl: Option<String>,
     /// Loss of the last validation; none where a run was stopped before its first.
     pub validation_loss: Option<f64>,
     /// Entropy of the text's bytes one by one, in nats.

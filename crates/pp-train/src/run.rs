@@ -13,10 +13,16 @@ use crate::data::Text;
 use crate::files;
 use crate::flight::Flight;
 use crate::groups::channels;
+use crate::machine::{Machine, all_ready};
+#[cfg(feature = "nccl")]
+use crate::programs::check_one_communicator;
 use crate::programs::{OwnPrograms, Programs, prove};
 use crate::report::{self, Report, say};
 use crate::stop::{Stop, Stopped};
 use crate::train::train;
+
+/// How long a rank that has no machine waits for the others, to tell them so.
+const CONFESSION: Duration = Duration::from_secs(10);
 
 /// How long rank 0 gives the others to hear of a loss before it leaves.
 const FAREWELL: Duration = Duration::from_secs(2);
@@ -29,6 +35,11 @@ const FAREWELL: Duration = Duration::from_secs(2);
 pub fn run(config: &TrainConfig, stop: &Stop, flight: &Flight) -> Result<Option<Stopped>> {
     let text = Text::load(config)?;
     files::check(config)?;
+    // On every rank, so that none waits for one that refuses.
+    #[cfg(feature = "nccl")]
+    if config.carrier.has_one_communicator() {
+        check_one_communicator(&config.plan)?;
+    }
     if config.dry_run {
         prove(&config.plan)?;
         say(&report::before(config, &text))?;
@@ -37,9 +48,14 @@ pub fn run(config: &TrainConfig, stop: &Stop, flight: &Flight) -> Result<Option<
     let mut report = Report::new(config, text.unigram_entropy());
     let rank = Rank(config.place.rank());
     let own = OwnPrograms::build(&config.plan, rank)?;
+    // Before anything is said of a run that cannot be.
+    let machine = Machine::open(config);
+    let machine = if config.place.is_alone() { Ok(machine?) } else { machine };
     let certificates = if rank == Rank(0) {
         let certificates = prove(&config.plan)?;
-        say(&report::before(config, &text))?;
+        if machine.is_ok() {
+            say(&report::before(config, &text))?;
+        }
         certificates
     } else {
         Vec::new()
@@ -47,13 +63,12 @@ pub fn run(config: &TrainConfig, stop: &Stop, flight: &Flight) -> Result<Option<
     let mut run = Run { config, text: &text, stop, flight, report: &mut report };
     if config.place.is_alone() {
         let programs = own.certify(&certificates)?;
-        run.train(programs, Member::alone(config.timeout), |_| Ok(()))
-    } else if rank == Rank(0) {
-        run.host(own, certificates)
+        let machine = machine?;
+        run.train(programs, &machine, Member::alone(config.timeout), |_| {
+            machine.told().map_or(Ok(()), |told| say(&told))
+        })
     } else {
-        let (host, secret) = config.place.approach(config.timeout)?;
-        let joined = run.join(&own, host, secret)?;
-        run.joined(own, joined)
+        run.meet(own, certificates, machine)
     }
 }
 
@@ -67,8 +82,31 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
+    /// Meets the others, and trains with them. A rank without a machine meets them too, so that they do not wait for it.
+    fn meet(
+        &mut self,
+        own: OwnPrograms,
+        certificates: Vec<Certificate>,
+        machine: Result<Machine>,
+    ) -> Result<Option<Stopped>> {
+        let timeout = self.config.timeout;
+        let limit = if machine.is_ok() { timeout } else { timeout.min(CONFESSION) };
+        if self.config.place.rank() == 0 {
+            return self.host(own, certificates, machine, limit);
+        }
+        let joined = self.config.place.approach(limit);
+        let joined = joined.and_then(|(host, secret)| self.join(&own, host, secret, limit));
+        self.joined(own, joined, machine)
+    }
+
     /// Rank 0: where the others meet, and a rank like them.
-    fn host(&mut self, own: OwnPrograms, certificates: Vec<Certificate>) -> Result<Option<Stopped>> {
+    fn host(
+        &mut self,
+        own: OwnPrograms,
+        certificates: Vec<Certificate>,
+        machine: Result<Machine>,
+        limit: Duration,
+    ) -> Result<Option<Stopped>> {
         let config = self.config;
         let (listener, ground) = config.place.open(config.timeout)?;
         let (left_behind, own_address) = (ground.clone(), listener.local_addr()?);
@@ -76,7 +114,7 @@ impl Run<'_> {
         let spec = HostSpec {
             n_ranks: config.plan.n_ranks(),
             certificates,
-            deadline: config.timeout,
+            deadline: limit,
             heartbeat: config.heartbeat,
             secret: ground.secret.clone(),
             run_name: config.place.run_name(),
@@ -84,11 +122,11 @@ impl Run<'_> {
         let host = Host::spawn(listener, spec)?;
         let address = host.address();
         let published = ground.publish(address);
-        let joined = published.and_then(|meeting| self.join(&own, meeting, ground.secret.clone()));
+        let joined = published.and_then(|meeting| self.join(&own, meeting, ground.secret.clone(), limit));
         if joined.is_ok() {
             ground.withdraw(address);
         }
-        let done = joined.and_then(|joined| self.joined(own, joined));
+        let done = self.joined(own, joined, machine);
         // The others may still be leaving, or have yet to hear of what went wrong.
         let left = host.wait(if done.is_ok() { config.timeout } else { FAREWELL });
         if done.is_err() {
@@ -97,7 +135,7 @@ impl Run<'_> {
         done.and_then(|done| left.map(|()| done).map_err(anyhow::Error::from))
     }
 
-    fn join(&self, own: &OwnPrograms, host: HostAddress, secret: Option<Secret>) -> Result<Joined> {
+    fn join(&self, own: &OwnPrograms, host: HostAddress, secret: Option<Secret>, limit: Duration) -> Result<Joined> {
         let config = self.config;
         let spec = JoinSpec {
             host,
@@ -105,9 +143,9 @@ impl Run<'_> {
             n_ranks: config.place.world_size(),
             fingerprints: own.fingerprints(),
             channels: channels(config, own),
-            deadline: config.timeout,
+            deadline: limit,
             heartbeat: config.heartbeat,
-            transports: config.transports,
+            transports: config.carrier.transports(),
             rough: config.fault.and_then(Fault::rough),
             secret,
             run_name: config.place.run_name(),
@@ -116,10 +154,25 @@ impl Run<'_> {
         Ok(join(&spec)?)
     }
 
-    fn joined(&mut self, own: OwnPrograms, joined: Joined) -> Result<Option<Stopped>> {
-        let programs: Programs = own.certify(&joined.certificates)?;
+    fn joined(
+        &mut self,
+        own: OwnPrograms,
+        joined: Result<Joined>,
+        machine: Result<Machine>,
+    ) -> Result<Option<Stopped>> {
+        let mut joined = match (joined, machine.as_ref().err()) {
+            (Ok(joined), _) => joined,
+            // That nobody came is not what this rank failed by.
+            (Err(error), None) => return Err(error),
+            (Err(_), Some(_)) => return machine.map(|_| None),
+        };
         let config = self.config;
-        self.train(programs, joined.member, |member| {
+        let machine = match config.needs_gpu() {
+            true => all_ready(&mut joined.member.control, machine)?,
+            false => machine?,
+        };
+        let programs: Programs = own.certify(&joined.certificates)?;
+        self.train(programs, &machine, joined.member, |member| {
             tell_links(member)?;
             config.fault.map_or(Ok(()), |fault| rehearse(fault, &mut member.endpoint))
         })
@@ -128,12 +181,14 @@ impl Run<'_> {
     fn train(
         &mut self,
         programs: Programs,
-        mut member: Member,
+        machine: &Machine,
+        member: Member,
         begin: impl FnOnce(&mut Member) -> Result<()>,
     ) -> Result<Option<Stopped>> {
         let &mut Self { config, text, stop, flight, ref mut report } = self;
         flight.arm(config, &member)?;
-        let done = begin(&mut member).and_then(|()| train(config, text, programs, &mut member, stop, report));
+        let mut member = machine.carry(config, member).map_err(|error| flight.failed_alone(error))?;
+        let done = begin(&mut member).and_then(|()| train(config, text, machine, programs, &mut member, stop, report));
         let outcome = done.map_err(|error| flight.failed(&mut member.control, error))?;
         if let Some(fault) = config.fault.filter(|_| member.endpoint.has_fault_left()) {
             let never =

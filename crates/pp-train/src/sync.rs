@@ -57,11 +57,11 @@ pub(crate) fn tied_grad(
 }
 
 /// Loss, count and the gradient's squares over all ranks, and whether one of them was asked to stop. A tied weight counts
-/// once.
+/// once. Waits for a GPU: once, for all of it.
 pub(crate) fn totals(control: &mut Control, stage: &mut GptStage, stop: &Stop) -> Result<Totals> {
-    let loss = stage.take_loss();
+    let (loss, squares) = stage.take_sums()?;
     let mut part = vec![loss.sum, loss.count as f64, stop.part()];
-    part.extend(stage.grad_norm_partials()?.into_iter().flat_map(|(index, squares)| [index as f64, squares]));
+    part.extend(squares.into_iter().flat_map(|(index, squares)| [index as f64, squares]));
     let mut totals = Totals { loss_sum: 0.0, count: 0, sum_squares: 0.0, stop: None };
     let (mut squares, mut stops) = (Vec::new(), Vec::new());
     for part in control.all_gather_f64(&part)? {
@@ -87,7 +87,8 @@ pub(crate) fn loss(control: &mut Control, sum: f64, count: u64, stop: &Stop) -> 
     Ok((add(0), add(1) as u64, stop))
 }
 
-/// A hash of every weight of the model in canonical order, the same for every cut.
+/// A hash of every weight of the model in canonical order, the same for every cut: of the weights as the optimizer has them, in
+/// `f32`. Copies them from a GPU.
 ///
 /// # Errors
 /// Among others, when the two copies of a tied weight differ.
@@ -126,7 +127,7 @@ pub(crate) fn weights_fingerprint(control: &mut Control, stage: &GptStage) -> Re
 }
 
 fn hash_of(param: &Param) -> Result<u128> {
-    let values = param.value().flatten_all()?.to_vec1::<f32>()?;
+    let values = param.master().flatten_all()?.to_vec1::<f32>()?;
     let mut hash = Xxh3Default::new();
     hash.update(bytemuck::cast_slice(&values));
     Ok(hash.digest128())

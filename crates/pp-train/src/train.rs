@@ -9,6 +9,7 @@ use pp_schedule::Rank;
 use crate::clock::Clock;
 use crate::config::TrainConfig;
 use crate::data::Text;
+use crate::machine::Machine;
 use crate::measure::{KeptSteps, Predicted, slow_stages};
 use crate::outcome::{Outcome, RankFigures, StepFigures};
 use crate::programs::Programs;
@@ -18,19 +19,20 @@ use crate::stop::{Stop, StopSignal, Stopped};
 use crate::trainer::Trainer;
 use crate::{eval, step, sync, trace};
 
-/// Trains as one rank among `member`'s others, who must all do the same, to the end or until one of them is asked to stop.
+/// Trains on `machine` as one rank among `member`'s others, who must all do the same, to the end or until one of them is asked to stop.
 ///
 /// # Errors
 /// When a rank is lost, training diverges, or the report cannot be written.
 pub fn train(
     config: &TrainConfig,
     text: &Text,
+    machine: &Machine,
     programs: Programs,
     member: &mut Member,
     stop: &Stop,
     report: &mut Report,
 ) -> Result<Outcome> {
-    let mut trainer = Trainer::new(config, text, programs, member, stop)?;
+    let mut trainer = Trainer::new(config, text, machine, programs, member, stop)?;
     let initial_fingerprint = sync::weights_fingerprint(&mut trainer.member.control, &trainer.stage)?;
     report.start()?;
     stop.steps_begin();
@@ -91,6 +93,8 @@ pub fn train(
         validation_loss: validations.last().map(|record: &ValidationRecord| record.validation_loss),
         validations,
         stopped,
+        compute: config.compute,
+        nccl: machine.nccl_version(),
         unigram_entropy: text.unigram_entropy(),
         initial_fingerprint,
         weights_fingerprint,

@@ -2,12 +2,13 @@
 
 use anyhow::Result;
 use pp_comm::{Member, Recording, StepReport, StepSpec, agree, execute_recorded};
-use pp_model::{ChunkSpec, GptStage, MicroBatch, Numbers};
+use pp_model::{ChunkSpec, GptStage, MicroBatch};
 use pp_schedule::Rank;
 
 use crate::config::TrainConfig;
 use crate::data::Text;
 use crate::groups::Groups;
+use crate::machine::Machine;
 use crate::optimizer::Optimizer;
 use crate::programs::Programs;
 use crate::stop::Stop;
@@ -41,6 +42,7 @@ impl<'a> Trainer<'a> {
     pub(crate) fn new(
         config: &'a TrainConfig,
         text: &'a Text,
+        machine: &Machine,
         programs: Programs,
         member: &'a mut Member,
         stop: &Stop,
@@ -48,8 +50,7 @@ impl<'a> Trainer<'a> {
         let rank: Rank = member.endpoint.rank();
         let stages = config.plan.placement().stages_of(rank);
         let chunks = stages.map(|stage| ChunkSpec::new(&config.layers, stage)).collect();
-        let numbers = Numbers::f32_on_cpu(config.seed);
-        let stage = GptStage::new(&config.model, config.micro_batch_size, chunks, &numbers)?;
+        let stage = GptStage::new(&config.model, config.micro_batch_size, chunks, &machine.numbers(config))?;
         let optimizer = Optimizer::new(&stage, config.adam)?;
         let groups = Groups::new(config, rank)?;
         let (stop, recording) = (stop.clone(), Recording::default());

@@ -8,6 +8,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use clap::{Args, Command};
 use pp_schedule::format::any;
 
+use super::build::Needs;
 use super::words::{is_help, name, own_flag};
 
 /// Train a GPT over several processes on this machine
@@ -38,6 +39,12 @@ pub(crate) struct LaunchArgs {
     /// Compute threads of each rank [default: this machine's cores / ranks]
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
+    /// What computes: cpu, or cuda with one GPU per rank
+    #[arg(long, value_name = "NAME")]
+    device: Option<String>,
+    /// What messages between ranks go through: auto, socket, shm or nccl
+    #[arg(long, value_name = "NAME")]
+    transport: Option<String>,
     /// Text file to train on
     #[arg(long, value_name = "FILE", alias = "data-path")]
     data: Option<PathBuf>,
@@ -100,6 +107,17 @@ impl LaunchArgs {
         std::path::absolute(&path).unwrap_or(path)
     }
 
+    /// What the trainer has to have in it. Names that are not known the trainer refuses.
+    pub(crate) fn needs(&self) -> Needs {
+        let is =
+            |given: &Option<String>, name: &str| given.as_ref().is_some_and(|given| given.eq_ignore_ascii_case(name));
+        match (is(&self.device, "cuda"), is(&self.transport, "nccl")) {
+            (true, _) => Needs::Cuda,
+            (false, true) => Needs::Nccl,
+            (false, false) => Needs::Nothing,
+        }
+    }
+
     /// Whether that was asked for.
     pub(crate) fn names_flight_dir(&self) -> bool {
         self.flight_dir.is_some()
@@ -149,6 +167,9 @@ impl LaunchArgs {
             number("--tp", tp);
         }
         number("--threads", self.threads.unwrap_or_else(|| threads_per_rank(n_ranks)));
+        for (flag, name) in [("--device", &self.device), ("--transport", &self.transport)] {
+            flags.extend(name.iter().flat_map(|name| [OsString::from(flag), name.into()]));
+        }
         if let Some(timeout) = &self.timeout {
             flags.extend(["--timeout".into(), timeout.clone()]);
         }
@@ -182,8 +203,17 @@ fn rows_of(file: &Path) -> Result<usize, String> {
 }
 
 /// A rank's place in the world, which the launcher gives it.
-const WORLD: [&str; 8] =
-    ["rank", "world-size", "launcher", "rendezvous-file", "rendezvous", "rendezvous-port", "bind", "secret-file"];
+const WORLD: [&str; 9] = [
+    "rank",
+    "world-size",
+    "local-rank",
+    "launcher",
+    "rendezvous-file",
+    "rendezvous",
+    "rendezvous-port",
+    "bind",
+    "secret-file",
+];
 
 /// The trainer's own, where nothing else is asked for.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -278,8 +308,27 @@ mod tests {
         for (line, seconds) in [("--timeout 2.5", 2.5), ("", 60.0), ("--timeout soon", 60.0), ("--timeout=-1", 60.0)] {
             assert_eq!(parse(line).patience().as_secs_f64(), seconds, "{line}");
         }
+        assert_eq!(
+            flags("--mock-data --threads 1 --vp 2 --device cuda --transport nccl"),
+            "--pp 1 --threads 1 --device cuda --transport nccl --mock-data --vp 2"
+        );
         assert!(parse("").flight_dir().is_absolute());
         assert_eq!(parse("--flight-dir /tmp/x").flight_dir(), Path::new("/tmp/x"));
+    }
+
+    #[test]
+    fn what_is_asked_for_decides_what_is_built() {
+        for (line, needs) in [
+            ("", Needs::Nothing),
+            ("--device cpu --transport shm", Needs::Nothing),
+            ("--device tpu", Needs::Nothing),
+            ("--vp 2 --transport NCCL", Needs::Nccl),
+            ("--vp 2 --device=Cuda --bf16", Needs::Cuda),
+            ("--device cuda --transport nccl", Needs::Cuda),
+            ("--device cuda --device cpu", Needs::Nothing),
+        ] {
+            assert_eq!(parse(line).needs(), needs, "{line}");
+        }
     }
 
     #[test]

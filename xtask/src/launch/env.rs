@@ -7,6 +7,8 @@ use pp_comm::Secret;
 
 const RANK: &str = "PP_RANK";
 const WORLD_SIZE: &str = "PP_WORLD_SIZE";
+/// The same on this host: which GPU is the rank's follows from it.
+const LOCAL_RANK: &str = "PP_LOCAL_RANK";
 /// A path in a fresh directory, where rank 0 publishes its address.
 const RENDEZVOUS_FILE: &str = "PP_RENDEZVOUS_FILE";
 /// The rank ends when its standard input does, which is when the launcher is gone, however that came about.
@@ -35,6 +37,7 @@ impl World<'_> {
         command
             .env(RANK, rank.to_string())
             .env(WORLD_SIZE, self.n_ranks.to_string())
+            .env(LOCAL_RANK, rank.to_string())
             .env(RENDEZVOUS_FILE, self.scratch.join("rank0"))
             .env(STDIN_GUARD, "1")
             .env(LAUNCHER, "flags")

@@ -1,17 +1,19 @@
 //! `cargo xtask launch`: one process per rank, started together and ended together.
 //!
-//! The way through: [`args`] splits the command line, [`signals`] are caught, [`build`] makes the trainer, [`text`]
-//! writes the default data, one dry run refuses what cannot work, [`ranks`] runs the processes with [`output`]
-//! collecting their lines, and [`failure`] says which rank failed first and [`flight`] what their records tell, or [`stopped`]
-//! where all were stopped. Whatever is said goes through [`voice`]; [`helper`] owns every process that is no rank.
+//! The way through: [`args`] splits the command line, [`signals`] are caught, [`build`] makes the [`program`] (for a GPU only
+//! where [`gpu`] sees one), [`text`] writes the default data, one dry run refuses what cannot work, [`ranks`] runs the processes
+//! with [`output`] collecting their lines, and [`failure`] says which rank failed first and [`flight`] what their records tell, or
+//! [`stopped`] where all were stopped. Whatever is said goes through [`voice`]; [`helper`] owns every process that is no rank.
 
 mod args;
 mod build;
 mod env;
 mod failure;
 mod flight;
+mod gpu;
 mod helper;
 mod output;
+mod program;
 mod progress;
 mod ranks;
 mod scratch;
@@ -22,7 +24,6 @@ mod voice;
 mod words;
 
 use std::ffi::OsString;
-use std::path::Path;
 use std::process::{Command, Output};
 use std::time::Duration;
 
@@ -32,6 +33,7 @@ use pp_comm::Secret;
 pub(crate) use args::LaunchArgs;
 use env::World;
 use failure::Ended;
+use program::Program;
 use ranks::Job;
 use scratch::ScratchDir;
 use signals::Signals;
@@ -64,12 +66,12 @@ fn prepare_and_run(args: &LaunchArgs, signals: &Signals, voice: &Voice) -> anyho
     let n_ranks = args
         .n_ranks(pp)
         .ok_or_else(|| Ended::refused("--pp times --dp times --tp is more ranks than can be counted"))?;
-    let binary = match &args.binary {
-        Some(path) => path.clone(),
-        None => build::trainer(&args.profile, signals, voice)?,
+    let program = match &args.binary {
+        Some(path) => Program::plain(path.clone()),
+        None => build::trainer(args.needs(), &args.profile, signals, voice)?,
     };
     if let Some(question) = args.asks_about_trainer() {
-        let answer = check(Command::new(&binary).arg(question), &binary, signals)?;
+        let answer = check(program.command().arg(question), &program, signals)?;
         return accepted(answer, voice);
     }
     let default_data = if args.needs_default_data() { Some(text::write_default(signals, voice)?) } else { None };
@@ -78,24 +80,24 @@ fn prepare_and_run(args: &LaunchArgs, signals: &Signals, voice: &Voice) -> anyho
     let secret = Secret::generate().context("cannot make the run's secret")?;
     let world = World { n_ranks, scratch: scratch.path(), secret, flight_dir: args.flight_dir() };
 
-    let checked = dry_run(&binary, &flags, &world, signals)?;
+    let checked = dry_run(&program, &flags, &world, signals)?;
     if args.dry_run || !checked.status.success() {
         return accepted(checked, voice);
     }
     let (patience, keeps_flight) = (args.patience(), args.names_flight_dir());
-    Job { binary: &binary, flags: &flags, world, keeps_flight, patience, signals, voice }.run()
+    Job { program: &program, flags: &flags, world, keeps_flight, patience, signals, voice }.run()
 }
 
 /// Lets the trainer check the whole configuration once, data included, as rank 0 before any rank starts.
-fn dry_run(binary: &Path, flags: &[OsString], world: &World<'_>, signals: &Signals) -> anyhow::Result<Output> {
-    let mut command = Command::new(binary);
+fn dry_run(program: &Program, flags: &[OsString], world: &World<'_>, signals: &Signals) -> anyhow::Result<Output> {
+    let mut command = program.command();
     command.args(flags).arg("--dry-run");
     world.tell(&mut command, 0);
-    check(&mut command, binary, signals)
+    check(&mut command, program, signals)
 }
 
-fn check(command: &mut Command, binary: &Path, signals: &Signals) -> anyhow::Result<Output> {
-    let what = binary.display().to_string();
+fn check(command: &mut Command, program: &Program, signals: &Signals) -> anyhow::Result<Output> {
+    let what = program.name().display().to_string();
     helper::output(command, &what, Some(CHECK_LIMIT), signals).map_err(|error| {
         let is_missing = error.downcast_ref::<std::io::Error>().is_some();
         if is_missing { Ended::refused(format!("{error:#}")).into() } else { error }

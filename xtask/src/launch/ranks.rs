@@ -3,8 +3,7 @@
 use std::convert::Infallible;
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
-use std::path::Path;
-use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStdin, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread;
@@ -18,6 +17,7 @@ use super::env::World;
 use super::failure::{self, Culprit, Ended, How, RankEnd};
 use super::flight;
 use super::output::Output;
+use super::program::Program;
 use super::signals::{LOOK_EVERY, Signals};
 use super::stopped;
 use super::voice::{Stream, Voice};
@@ -35,7 +35,7 @@ const ECHO: Duration = Duration::from_millis(50);
 const DRAIN: Duration = Duration::from_secs(2);
 
 pub(crate) struct Job<'a> {
-    pub(crate) binary: &'a Path,
+    pub(crate) program: &'a Program,
     pub(crate) flags: &'a [OsString],
     pub(crate) world: World<'a>,
     /// Where ranks write what they did last was asked for, and stays as they leave it.
@@ -132,7 +132,7 @@ impl Job<'_> {
     }
 
     fn start(&self, rank: usize) -> std::io::Result<Child> {
-        let mut command = Command::new(self.binary);
+        let mut command = self.program.command();
         command.args(self.flags).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         self.world.tell(&mut command, rank);
         // A terminal's Ctrl-C reaches the launcher alone, which passes it on: ranks would take it for a second one.

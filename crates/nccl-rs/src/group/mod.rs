@@ -305,7 +305,11 @@ fn is_with(comm: &Comm, operation: &Operation) -> bool {
 fn rank_of(comm: &Comm, call: &'static str, rank: usize) -> Result<c_int, NcclError> {
     let raw = c_int::try_from(rank).ok().filter(|_| rank < comm.n_ranks());
     raw.ok_or_else(|| {
-        let reason = format!("rank {rank} of {} does not exist: the last is {}", comm.n_ranks(), comm.n_ranks() - 1);
+        let reason = format!(
+            "rank {rank} of {} does not exist: the last is {}",
+            comm.n_ranks(),
+            comm.n_ranks().saturating_sub(1)
+        );
         NcclError::Misuse { call, reason }
     })
 }

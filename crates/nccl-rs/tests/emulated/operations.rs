@@ -4,7 +4,7 @@ use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
 use nccl_rs::{
-    Comm, CommConfig, DataType, Device, DeviceBytes, DeviceMemory, Group, NcclError, ReduceOp, Shared, Stream, UniqueId,
+    Comm, CommConfig, DataType, Device, DeviceBytes, DevicePart, Group, NcclError, ReduceOp, Shared, Stream, UniqueId,
 };
 
 use crate::support::{Case, LIMIT, Rank, cudarc_stream, processes, ranks};
@@ -100,35 +100,12 @@ fn all_gather_and_reduce_scatter_take_parts() {
     });
 }
 
-/// Part of other memory, as a user of the crate could have it.
-#[derive(Debug)]
-struct Part {
-    whole: Shared,
-    offset: usize,
-    n_bytes: usize,
-}
-
-// SAFETY: it keeps the whole, of which it is a part.
-unsafe impl DeviceMemory for Part {
-    fn address(&self) -> u64 {
-        self.whole.address() + self.offset as u64
-    }
-
-    fn n_bytes(&self) -> usize {
-        self.n_bytes
-    }
-
-    fn freed_on(&self) -> Option<Stream> {
-        self.whole.freed_on()
-    }
-}
-
 #[test]
 fn parts_may_be_gathered_and_scattered_in_place() {
     Case::new("operations::parts_may_be_gathered_and_scattered_in_place").run(|| {
         ranks(2, |rank| {
             let whole = rank.floats(&[rank.rank as f32 + 1.0; 2]);
-            let part = |index: usize| Arc::new(Part { whole: whole.clone(), offset: 4 * index, n_bytes: 4 });
+            let part = |index: usize| Arc::new(DevicePart::new(whole.clone(), 4 * index..4 * index + 4).unwrap());
             let mut group = Group::new();
             group.all_gather(&rank.comm, part(rank.rank), whole.clone(), DataType::F32).unwrap();
             complete(&rank, group);

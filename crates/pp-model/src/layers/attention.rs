@@ -5,7 +5,7 @@ use candle_core::Tensor;
 use super::Layer;
 use super::linear::{Linear, LinearSaved, LinearWork};
 use crate::error::Result;
-use crate::ops;
+use crate::ops::{self, CausalMask};
 use crate::param::Param;
 
 /// `x` -> queries, keys and values in one matrix -> attention -> projection.
@@ -14,6 +14,7 @@ pub struct Attention {
     qkv: Linear,
     proj: Linear,
     n_heads: usize,
+    mask: CausalMask,
 }
 
 /// What [`Attention`] keeps.
@@ -35,9 +36,10 @@ pub struct AttentionWork {
 }
 
 impl Attention {
-    /// From `qkv` (`[3 * hidden, hidden]`: queries, keys, values; each head by head) and `proj` (`[hidden, hidden]`).
-    pub fn new(qkv: Linear, proj: Linear, n_heads: usize) -> Self {
-        Self { qkv, proj, n_heads }
+    /// From `qkv` (`[3 * hidden, hidden]`: queries, keys, values; each head by head) and `proj` (`[hidden, hidden]`). Layers may
+    /// share a mask.
+    pub fn new(qkv: Linear, proj: Linear, n_heads: usize, mask: CausalMask) -> Self {
+        Self { qkv, proj, n_heads, mask }
     }
 }
 
@@ -47,7 +49,7 @@ impl Layer for Attention {
 
     fn forward(&self, x: Tensor) -> Result<(Tensor, AttentionSaved)> {
         let (qkv, x) = self.qkv.forward(x)?;
-        let (mixed, probs) = ops::attention(&qkv, self.n_heads)?;
+        let (mixed, probs) = ops::attention(&qkv, self.n_heads, &self.mask)?;
         let (y, mixed) = self.proj.forward(mixed)?;
         Ok((y, AttentionSaved { x, qkv, probs, mixed }))
     }

@@ -9,7 +9,7 @@ use super::linear::Linear;
 use super::mlp::{Mlp, MlpSaved, MlpWork};
 use crate::catalog::N_BLOCK_PARAMS;
 use crate::error::Result;
-use crate::ops;
+use crate::ops::{self, CausalMask};
 use crate::param::Param;
 
 /// A transformer block.
@@ -53,10 +53,10 @@ struct HalfWork<W> {
 }
 
 impl Block {
-    /// From its parameters in canonical order.
-    pub fn new(params: [Param; N_BLOCK_PARAMS], n_heads: usize) -> Self {
+    /// From its parameters in canonical order. Blocks may share a mask.
+    pub fn new(params: [Param; N_BLOCK_PARAMS], n_heads: usize, mask: CausalMask) -> Self {
         let [w1, b1, w_qkv, b_qkv, w_mix, b_mix, w2, b2, w_fc, b_fc, w_out, b_out] = params;
-        let attention = Attention::new(Linear::new(w_qkv, Some(b_qkv)), Linear::new(w_mix, Some(b_mix)), n_heads);
+        let attention = Attention::new(Linear::new(w_qkv, Some(b_qkv)), Linear::new(w_mix, Some(b_mix)), n_heads, mask);
         let mlp = Mlp::new(Linear::new(w_fc, Some(b_fc)), Linear::new(w_out, Some(b_out)));
         Self {
             first: Half { norm: LayerNorm::new(w1, b1), body: attention },

@@ -3,6 +3,7 @@
 use candle_core::Tensor;
 
 use crate::error::Result;
+use crate::inputs::Inputs;
 use crate::ops;
 use crate::param::Param;
 
@@ -19,15 +20,15 @@ impl Embedding {
         Self { tokens, positions }
     }
 
-    /// The activation `[batch, seq, hidden]` of `tokens` `[batch * seq]`, each below the vocabulary's size; `seq` is at most
+    /// The activation `[batch, seq, hidden]` of tokens `[batch * seq]`, each below the vocabulary's size; `seq` is at most
     /// the number of positions.
-    pub fn forward(&self, tokens: &[u32], seq: usize) -> Result<Tensor> {
-        ops::embedding(tokens, seq, self.tokens.value(), self.positions.value())
+    pub fn forward(&self, inputs: &Inputs, seq: usize) -> Result<Tensor> {
+        ops::embedding(&inputs.tokens, seq, self.tokens.value(), self.positions.value())
     }
 
     /// Adds to the gradients of both tables, from the gradient of the output, `[batch, seq, hidden]`.
-    pub fn backward_weight(&mut self, tokens: &[u32], dy: Tensor) -> Result<()> {
-        ops::embedding_backward(tokens, &dy, self.tokens.grad(), self.positions.grad())
+    pub fn backward_weight(&mut self, inputs: &Inputs, dy: Tensor) -> Result<()> {
+        ops::embedding_backward(&inputs.tokens, &dy, self.tokens.grad(), self.positions.grad())
     }
 
     /// The token table.

@@ -1,13 +1,13 @@
 //! The end of the model: final norm, logits, loss.
 
 use candle_core::Tensor;
-use pp_kernels::LossSum;
 
 use super::Layer;
 use super::layer_norm::{LayerNorm, LayerNormSaved, LayerNormWork};
 use super::linear::{Linear, LinearSaved, LinearWork};
 use crate::error::Result;
-use crate::ops;
+use crate::inputs::Inputs;
+use crate::ops::{self, Loss};
 use crate::param::Param;
 
 /// `x` -> norm -> logits (no bias) -> cross-entropy, as a sum and a count.
@@ -41,19 +41,19 @@ impl Head {
         Self { norm: LayerNorm::new(weight, bias), proj: Linear::new(head, None) }
     }
 
-    /// The loss against `labels` `[batch * seq]`, each below the vocabulary's size or ignored.
-    pub fn forward(&self, x: Tensor, labels: &[i64]) -> Result<(LossSum, HeadSaved)> {
+    /// The loss against labels `[batch * seq]`, each below the vocabulary's size or ignored.
+    pub fn forward(&self, x: Tensor, inputs: &Inputs) -> Result<(Loss, HeadSaved)> {
         let (normal, norm) = self.norm.forward(x)?;
         let (logits, normal) = self.proj.forward(normal)?;
-        let loss = ops::cross_entropy_in_place(&logits, labels)?;
+        let loss = ops::cross_entropy_in_place(&logits, &inputs.labels)?;
         Ok((loss, HeadSaved { norm, normal, dlogits: logits }))
     }
 
     /// The loss alone, the same to the bit; keeps nothing.
-    pub fn evaluate(&self, x: Tensor, labels: &[i64]) -> Result<LossSum> {
+    pub fn evaluate(&self, x: Tensor, inputs: &Inputs) -> Result<Loss> {
         let (normal, _) = self.norm.forward(x)?;
         let (logits, _) = self.proj.forward(normal)?;
-        ops::cross_entropy(&logits, labels)
+        ops::cross_entropy(&logits, &inputs.labels)
     }
 
     /// The gradient of the input, and what is left to do for the weights.

@@ -19,6 +19,7 @@ use candle_core::Tensor;
 use crate::error::Result;
 use crate::param::Param;
 
+pub use crate::ops::CausalMask;
 pub use attention::{Attention, AttentionSaved, AttentionWork};
 pub use block::{Block, BlockSaved, BlockWork};
 pub use embedding::Embedding;

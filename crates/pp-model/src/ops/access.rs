@@ -1,25 +1,33 @@
 //! From tensors to slices and back without copies, in safe code.
 //!
-//! Reading goes through candle's `storage_and_layout`, writing through an in-place operation that hands the closure
-//! the slice. Holding a [`Read`] while writing the same tensor would wait for itself forever; no caller does,
-//! since what an operation writes is fresh, or a gradient, never an operand.
+//! Reading goes through candle's `storage_and_layout`, writing through storage that is [lent](lend). Holding a [`Read`] while
+//! writing the same tensor would wait for itself forever; no caller does, since what an operation writes is fresh, or a
+//! gradient, never an operand.
 
-use std::cell::RefCell;
 use std::marker::PhantomData;
 use std::ops::{Deref, Range};
 
-use candle_core::{CpuStorage, DType, InplaceOp1, Layout, Storage, Tensor, WithDType};
+use candle_core::{CpuStorage, DType, Storage, Tensor, WithDType};
+use half::bf16;
 use pp_kernels::Real;
 
+use super::lend::{Lent, lend};
 use crate::error::{ModelError, Result};
 
-/// A number that both kernels and tensors know: `f32` or `f64`.
-pub(crate) trait Element: Real + WithDType {
+/// A number in tensors on the CPU: `f32`, `f64` or `bf16`.
+pub(crate) trait Stored: WithDType {
     /// The vector in a storage of this type.
     fn vec_mut(storage: &mut CpuStorage) -> Option<&mut Vec<Self>>;
 }
 
-impl Element for f32 {
+/// A number that both kernels and tensors know: `f32` or `f64`.
+pub(crate) trait Element: Real + Stored {}
+
+impl Element for f32 {}
+
+impl Element for f64 {}
+
+impl Stored for f32 {
     fn vec_mut(storage: &mut CpuStorage) -> Option<&mut Vec<Self>> {
         match storage {
             CpuStorage::F32(values) => Some(values),
@@ -28,10 +36,19 @@ impl Element for f32 {
     }
 }
 
-impl Element for f64 {
+impl Stored for f64 {
     fn vec_mut(storage: &mut CpuStorage) -> Option<&mut Vec<Self>> {
         match storage {
             CpuStorage::F64(values) => Some(values),
+            _ => None,
+        }
+    }
+}
+
+impl Stored for bf16 {
+    fn vec_mut(storage: &mut CpuStorage) -> Option<&mut Vec<Self>> {
+        match storage {
+            CpuStorage::BF16(values) => Some(values),
             _ => None,
         }
     }
@@ -84,7 +101,7 @@ pub(crate) fn write<T: Element, R>(op: &'static str, tensor: &Tensor, f: impl Fn
 /// Moves the elements out of a tensor; of a view into a larger one, copies them.
 ///
 /// The tensor must be the only one over its storage: other handles would be left without elements.
-pub(crate) fn take<T: Element>(op: &'static str, tensor: Tensor) -> Result<Vec<T>> {
+pub(crate) fn take<T: Stored>(op: &'static str, tensor: Tensor) -> Result<Vec<T>> {
     let elements = elements_of(op, &tensor)?;
     with_vec(op, &tensor, |values: &mut Vec<T>| {
         if elements == (0..values.len()) { std::mem::take(values) } else { values[elements].to_vec() }
@@ -109,35 +126,12 @@ fn storage_dtype(storage: &CpuStorage) -> Option<DType> {
 }
 
 /// Lends a tensor's storage to `f`.
-fn with_vec<T: Element, R>(op: &'static str, tensor: &Tensor, f: impl FnOnce(&mut Vec<T>) -> R) -> Result<R> {
-    let mut result = None;
-    tensor.inplace_op1(&InPlace {
-        name: op,
-        body: RefCell::new(Some(|values: &mut Vec<T>| result = Some(f(values)))),
-        number: PhantomData,
+fn with_vec<T: Stored, R>(op: &'static str, tensor: &Tensor, f: impl FnOnce(&mut Vec<T>) -> R) -> Result<R> {
+    let result = lend(op, tensor, |storage, _| match storage {
+        Lent::Cpu(storage) => T::vec_mut(storage).map(f),
+        Lent::Cuda(_) => None,
     })?;
     result.ok_or_else(|| ModelError::unsupported(op, tensor.device(), tensor.dtype()))
-}
-
-/// A closure as candle's in-place operation.
-struct InPlace<T, F> {
-    name: &'static str,
-    /// Taken by the one call.
-    body: RefCell<Option<F>>,
-    number: PhantomData<T>,
-}
-
-impl<T: Element, F: FnOnce(&mut Vec<T>)> InplaceOp1 for InPlace<T, F> {
-    fn name(&self) -> &'static str {
-        self.name
-    }
-
-    fn cpu_fwd(&self, storage: &mut CpuStorage, _: &Layout) -> candle_core::Result<()> {
-        if let (Some(values), Some(body)) = (T::vec_mut(storage), self.body.take()) {
-            body(values);
-        }
-        Ok(())
-    }
 }
 
 #[cfg(test)]

@@ -1,20 +1,32 @@
-//! Cross-entropy over a vocabulary, as a sum and a count: `logits` `[.., vocab]`, a label per row.
+//! A loss that may still be on its device.
 
-use candle_core::Tensor;
-use pp_kernels::loss::{self as kernel, LossSum};
+use pp_kernels::LossSum;
 
-use super::access::{read, write};
-use super::on_cpu;
+use super::number::{Number, fetch};
 use crate::error::Result;
 
-const OP: &str = "cross-entropy";
-
-/// The loss alone.
-pub(crate) fn cross_entropy(logits: &Tensor, labels: &[i64]) -> Result<LossSum> {
-    on_cpu!(OP, logits, T => Ok(kernel::cross_entropy::<T>(&read(OP, logits)?, labels, None)))
+/// The sum of the losses of the rows that count, and how many they are.
+///
+/// Where a GPU computed it, its sum stays there until it is asked for: asking waits for all that the GPU was given before.
+#[derive(Clone, Debug, Default)]
+pub struct Loss {
+    pub(crate) sum: Number,
+    pub(crate) count: u64,
 }
 
-/// The loss, and in place of the logits the gradient of its sum.
-pub(crate) fn cross_entropy_in_place(logits: &Tensor, labels: &[i64]) -> Result<LossSum> {
-    on_cpu!(OP, logits, T => write(OP, logits, |logits: &mut [T]| kernel::cross_entropy_in_place(logits, labels)))
+impl From<LossSum> for Loss {
+    fn from(loss: LossSum) -> Self {
+        Self { sum: Number::Here(loss.sum), count: loss.count }
+    }
+}
+
+impl Loss {
+    /// Sum and count, in memory of the host. Waits for the device that has the sum.
+    ///
+    /// # Errors
+    /// What the device says of the work before.
+    pub fn fetch(&self) -> Result<LossSum> {
+        let sum = fetch([&self.sum])?.into_iter().sum();
+        Ok(LossSum { sum, count: self.count })
+    }
 }

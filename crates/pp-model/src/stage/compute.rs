@@ -6,7 +6,6 @@ use pp_schedule::Work;
 
 use super::slots::State;
 use super::{GptStage, wire};
-use crate::batch::MicroBatch;
 use crate::chunk::ChunkOutput;
 use crate::error::{ModelError, Result};
 
@@ -17,12 +16,12 @@ impl StageCompute for GptStage {
     fn forward(&mut self, task: Task, input: Option<Buffer>) -> Result<Option<Buffer>> {
         let at = self.chunk_of(task.work)?;
         let input = self.arrived(task.work, input, self.chunks[at].spec().pre_process)?;
-        let (chunk, batch) = (&self.chunks[at], &self.microbatches[task.work.microbatch.idx()]);
-        let seq_len = batch.tokens.len() / self.batch;
+        let (chunk, inputs) = (&self.chunks[at], &self.inputs[task.work.microbatch.idx()]);
+        let seq_len = self.boundaries[task.work.microbatch.idx()].shape()[1];
         let output = match task.saved {
-            None => chunk.evaluate(input, batch, seq_len)?,
+            None => chunk.evaluate(input, inputs, seq_len)?,
             Some(slot) => {
-                let (output, saved) = chunk.forward(input, batch, seq_len)?;
+                let (output, saved) = chunk.forward(input, inputs, seq_len)?;
                 self.slots.put(task, slot, State::Saved(saved))?;
                 output
             }
@@ -40,8 +39,8 @@ impl StageCompute for GptStage {
         let at = self.chunk_of(task.work)?;
         let gradient = self.arrived(task.work, gradient, self.chunks[at].spec().post_process)?;
         let saved = self.slots.take_saved(task)?;
-        let batch: &MicroBatch = &self.microbatches[task.work.microbatch.idx()];
-        let dx = self.chunks[at].backward(saved, gradient, batch)?;
+        let inputs = &self.inputs[task.work.microbatch.idx()];
+        let dx = self.chunks[at].backward(saved, gradient, inputs)?;
         dx.map(wire::into_buffer).transpose()
     }
 
@@ -59,7 +58,7 @@ impl StageCompute for GptStage {
     fn backward_weight(&mut self, task: Task) -> Result<()> {
         let at = self.chunk_of(task.work)?;
         let work = self.slots.take_work(task)?;
-        self.chunks[at].backward_weight(work, &self.microbatches[task.work.microbatch.idx()])
+        self.chunks[at].backward_weight(work, &self.inputs[task.work.microbatch.idx()])
     }
 }
 

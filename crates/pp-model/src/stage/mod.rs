@@ -16,6 +16,8 @@ use crate::batch::MicroBatch;
 use crate::chunk::{ChunkSpec, GptChunk, Numbers};
 use crate::config::GptConfig;
 use crate::error::{ModelError, Result};
+use crate::inputs::Inputs;
+use crate::ops::{self, Loss, Number};
 use crate::param::Param;
 use slots::Slots;
 
@@ -41,7 +43,7 @@ use slots::Slots;
 /// stage.backward(Task { work: Work::backward(Stage(0), Microbatch(0)), saved }, None)?;
 /// stage.sum_tied_grad(None)?;
 ///
-/// let loss = stage.take_loss();
+/// let loss = stage.take_loss()?;
 /// assert!((loss.sum / loss.count as f64 - 16_f64.ln()).abs() < 0.1);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -57,10 +59,11 @@ pub struct GptStage {
     numbers: Numbers,
     /// Ascending by stage.
     chunks: Vec<GptChunk>,
-    microbatches: Vec<MicroBatch>,
+    /// Of each microbatch, what the chunks here read.
+    inputs: Vec<Inputs>,
     slots: Slots,
     /// By microbatch; zero where not computed here.
-    losses: Vec<LossSum>,
+    losses: Vec<Loss>,
 }
 
 impl GptStage {
@@ -72,7 +75,7 @@ impl GptStage {
         if let Some(pair) = chunks.windows(2).find(|pair| pair[0].stage >= pair[1].stage) {
             return Err(ModelError::StagesNotAscending { previous: pair[0].stage, found: pair[1].stage });
         }
-        let boundary = wire::boundary(numbers, &[batch, config.seq_len(), config.hidden()])?;
+        let boundary = wire::boundary(&numbers.device, numbers.dtype, &[batch, config.seq_len(), config.hidden()])?;
         let chunks = chunks.into_iter().map(|spec| GptChunk::new(config, spec, numbers)).collect::<Result<_>>()?;
         Ok(Self {
             config: config.clone(),
@@ -81,7 +84,7 @@ impl GptStage {
             boundaries: Vec::new(),
             numbers: numbers.clone(),
             chunks,
-            microbatches: Vec::new(),
+            inputs: Vec::new(),
             slots: Slots::default(),
             losses: Vec::new(),
         })
@@ -113,28 +116,36 @@ impl GptStage {
     /// Every rank may be given all of them: only the first stage reads tokens and only the last reads labels. Each may have
     /// sequences of another length, from 1 to [`GptConfig::seq_len`], which follows from how many tokens it has. What an
     /// earlier step that failed left behind is dropped.
+    ///
+    /// On a GPU all that is read here goes there now, so that nothing has to during the step; that waits for what the GPU was
+    /// given before, which a step's end has done anyway ([`GptStage::take_sums`]).
     pub fn set_step(&mut self, microbatches: Vec<MicroBatch>) -> Result<()> {
         let boundary_of = |(microbatch, inputs): (Microbatch, &MicroBatch)| {
             let seq_len = inputs.check(microbatch, &self.config, self.batch)?;
-            wire::boundary(&self.numbers, &[self.batch, seq_len, self.config.hidden()])
+            wire::boundary(&self.numbers.device, self.numbers.dtype, &[self.batch, seq_len, self.config.hidden()])
         };
         self.boundaries = (0..).map(Microbatch).zip(&microbatches).map(boundary_of).collect::<Result<_>>()?;
-        self.losses = vec![LossSum::default(); microbatches.len()];
-        self.microbatches = microbatches;
+        self.losses = vec![Loss::default(); microbatches.len()];
+        self.inputs = microbatches.into_iter().map(|inputs| self.place(inputs)).collect::<Result<_>>()?;
         self.slots.clear();
         Ok(())
     }
 
     /// The loss of the step so far: sum and count over microbatches, added in ascending order whatever the order of
-    /// computation. Zero on ranks without the last stage. Taken once: it is zero afterwards.
-    pub fn take_loss(&mut self) -> LossSum {
-        let mut total = LossSum::default();
-        for loss in &mut self.losses {
-            total.sum += loss.sum;
-            total.count += loss.count;
-            *loss = LossSum::default();
-        }
-        total
+    /// computation. Zero on ranks without the last stage. Taken once: it is zero afterwards. Waits for the device.
+    pub fn take_loss(&mut self) -> Result<LossSum> {
+        let losses = self.take_losses();
+        let sums = ops::fetch(losses.iter().map(|loss| &loss.sum))?;
+        Ok(total(&losses, &sums))
+    }
+
+    /// [`GptStage::take_loss`] and [`GptStage::grad_norm_partials`] at once: the one wait for a GPU in a training step.
+    pub fn take_sums(&mut self) -> Result<(LossSum, Vec<(usize, f64)>)> {
+        let losses = self.take_losses();
+        let (indices, squares) = self.sums_of_squares()?;
+        let mut sums = ops::fetch(losses.iter().map(|loss| &loss.sum).chain(&squares))?;
+        let squares = sums.split_off(losses.len());
+        Ok((total(&losses, &sums), indices.into_iter().zip(squares).collect()))
     }
 
     /// The parameters, in canonical order.
@@ -163,14 +174,34 @@ impl GptStage {
     /// The head's copy of a tied weight is left out: after [`GptStage::sum_tied_grad`] the embedding's gradient is all
     /// of it. Put the ranks' lists together, sort by index, add: the same sum for every cut.
     pub fn grad_norm_partials(&self) -> Result<Vec<(usize, f64)>> {
+        let (indices, squares) = self.sums_of_squares()?;
+        Ok(indices.into_iter().zip(ops::fetch(&squares)?).collect())
+    }
+
+    /// The same, where they were computed.
+    fn sums_of_squares(&self) -> Result<(Vec<usize>, Vec<Number>)> {
         let params = self.params().filter(|param| !param.is_copy());
-        params.map(|param| Ok((param.index(), param.grad_sum_squares()?))).collect()
+        let squares = params.map(|param| Ok((param.index(), ops::sum_of_squares(param.grad())?)));
+        Ok(squares.collect::<Result<Vec<_>>>()?.into_iter().unzip())
+    }
+
+    /// Leaves zeros.
+    fn take_losses(&mut self) -> Vec<Loss> {
+        self.losses.iter_mut().map(std::mem::take).collect()
+    }
+
+    /// Puts what is read here of a microbatch where it is read, and drops the rest.
+    fn place(&self, inputs: MicroBatch) -> Result<Inputs> {
+        let has = |end: fn(&ChunkSpec) -> bool| self.chunks.iter().any(|chunk| end(chunk.spec()));
+        let tokens = if has(|spec| spec.pre_process) { inputs.tokens } else { Vec::new() };
+        let labels = if has(|spec| spec.post_process) { inputs.labels } else { Vec::new() };
+        Inputs::new(MicroBatch { tokens, labels }, self.numbers.dtype, &self.numbers.device)
     }
 
     /// Which of the chunks a computation is for, after a check that its microbatch was given.
     fn chunk_of(&self, work: Work) -> Result<usize> {
-        if work.microbatch.idx() >= self.microbatches.len() {
-            return Err(ModelError::NoSuchMicrobatch { work, n_microbatches: self.microbatches.len() });
+        if work.microbatch.idx() >= self.inputs.len() {
+            return Err(ModelError::NoSuchMicrobatch { work, n_microbatches: self.inputs.len() });
         }
         let found = self.chunks.binary_search_by_key(&work.stage, |chunk| chunk.spec().stage);
         found.map_err(|_| ModelError::NoSuchStage {
@@ -178,4 +209,13 @@ impl GptStage {
             held: self.chunks.iter().map(|chunk| chunk.spec().stage.0).collect(),
         })
     }
+}
+
+/// Losses added in ascending order, with their sums as fetched.
+fn total(losses: &[Loss], sums: &[f64]) -> LossSum {
+    let zero = LossSum::default();
+    losses
+        .iter()
+        .zip(sums)
+        .fold(zero, |total, (loss, sum)| LossSum { sum: total.sum + sum, count: total.count + loss.count })
 }

@@ -48,7 +48,7 @@ impl GptStage {
                 ops::assign(embedding, head)
             }
             (Some(grad), None, Some(other)) | (None, Some(grad), Some(other)) => {
-                let expected = wire::boundary(&self.numbers, grad.dims())?;
+                let expected = wire::boundary(&self.numbers.device, grad.dtype(), grad.dims())?;
                 if other.boundary() != &expected {
                     return Err(ModelError::TiedBoundary { expected, found: other.boundary().clone() });
                 }

@@ -106,6 +106,12 @@ impl Pipeline {
 
     /// One step: all forwards, then backwards in ascending order; tied gradients summed.
     pub(crate) fn step(&mut self, inputs: &[MicroBatch], backward: Backward) -> TestResult<LossSum> {
+        self.accumulate(inputs, backward)?;
+        self.take_loss()
+    }
+
+    /// The same; the losses stay to be taken.
+    pub(crate) fn accumulate(&mut self, inputs: &[MicroBatch], backward: Backward) -> TestResult {
         for stage in &mut self.stages {
             stage.zero_grads()?;
             stage.set_step(inputs.to_vec())?;
@@ -132,8 +138,7 @@ impl Pipeline {
                 }
             }
         }
-        self.sum_tied()?;
-        Ok(self.take_loss())
+        self.sum_tied()
     }
 
     pub(crate) fn forward(&mut self, microbatch: usize) -> TestResult {
@@ -145,9 +150,10 @@ impl Pipeline {
         Ok(())
     }
 
-    pub(crate) fn take_loss(&mut self) -> LossSum {
-        let losses = self.stages.iter_mut().map(GptStage::take_loss);
-        losses.fold(LossSum::default(), |a, b| LossSum { sum: a.sum + b.sum, count: a.count + b.count })
+    pub(crate) fn take_loss(&mut self) -> TestResult<LossSum> {
+        let losses = self.stages.iter_mut().map(GptStage::take_loss).collect::<Result<Vec<_>, _>>()?;
+        let add = |a: LossSum, b: LossSum| LossSum { sum: a.sum + b.sum, count: a.count + b.count };
+        Ok(losses.into_iter().fold(LossSum::default(), add))
     }
 
     /// Exchanges the tied gradient between first and last stage, as a trainer would.

@@ -2,8 +2,8 @@
 
 use pp_model::catalog::{ParamSpec, WTE};
 use pp_model::init::Init;
-use pp_model::layers::{Attention, Block, Embedding, Head, Layer, LayerNorm, Linear, Mlp};
-use pp_model::{DType, Device, Param, Tensor};
+use pp_model::layers::{Attention, Block, CausalMask, Embedding, Head, Layer, LayerNorm, Linear, Mlp};
+use pp_model::{DType, Device, Inputs, MicroBatch, Param, Tensor};
 
 use crate::common::{TestResult, difference, elements, normal};
 
@@ -45,7 +45,7 @@ pub(crate) fn block(h: usize, n_heads: usize, dtype: DType) -> Block {
         index += 1;
         param(name, index, &shape, dtype)
     });
-    Block::new(params, n_heads)
+    Block::new(params, n_heads, CausalMask::default())
 }
 
 /// `value` with one element moved.
@@ -109,7 +109,11 @@ fn layer_norm() -> TestResult {
 
 #[test]
 fn attention() -> TestResult {
-    let attention = |n_heads| Attention::new(linear(0, 4, 12, DType::F64), linear(2, 4, 4, DType::F64), n_heads);
+    let parts = || (linear(0, 4, 12, DType::F64), linear(2, 4, 4, DType::F64), CausalMask::default());
+    let attention = |n_heads| {
+        let (qkv, proj, mask) = parts();
+        Attention::new(qkv, proj, n_heads, mask)
+    };
     check(attention(1), &x(&[2, 5, 4]))?;
     check(attention(2), &x(&[2, 5, 4]))?;
     check(attention(2), &x(&[1, 1, 4]))
@@ -125,18 +129,22 @@ fn transformer_block() -> TestResult {
     check(block(4, 2, DType::F64), &x(&[2, 3, 4]))
 }
 
+fn inputs(tokens: Vec<u32>, labels: Vec<i64>) -> TestResult<Inputs> {
+    Ok(Inputs::new(MicroBatch { tokens, labels }, DType::F64, &Device::Cpu)?)
+}
+
 #[test]
 fn embedding() -> TestResult {
-    let (tokens, seq) = ([1_u32, 0, 4, 1, 1, 2], 3);
+    let (inputs, seq) = (inputs(vec![1, 0, 4, 1, 1, 2], Vec::new())?, 3);
     let tables = || [param("wte.weight", WTE, &[5, 4], DType::F64), param("wpe.weight", 1, &[seq, 4], DType::F64)];
     let mut layer = Embedding::new(tables());
     let dy = normal(3, &[2, seq, 4], 1.0, DType::F64)?;
-    layer.backward_weight(&tokens, dy.copy()?)?;
+    layer.backward_weight(&inputs, dy.copy()?)?;
     for k in 0..2 {
         let expected = slopes(tables()[k].value(), |value| {
             let mut tables = tables();
             tables[k].set_value(value)?;
-            Ok((Embedding::new(tables).forward(&tokens, seq)? * &dy)?.sum_all()?.to_scalar::<f64>()?)
+            Ok((Embedding::new(tables).forward(&inputs, seq)? * &dy)?.sum_all()?.to_scalar::<f64>()?)
         })?;
         assert_close(layer.params()[k].name(), layer.params()[k].grad(), &expected)?;
     }
@@ -145,25 +153,26 @@ fn embedding() -> TestResult {
 
 #[test]
 fn head_and_loss() -> TestResult {
-    let labels = [3_i64, pp_model::IGNORE, 0, 6, 2, 2];
+    let inputs = inputs(Vec::new(), vec![3_i64, pp_model::IGNORE, 0, 6, 2, 2])?;
     let params = || {
         let (weight, bias) = (param("ln_f.weight", 0, &[4], DType::F64), param("ln_f.bias", 1, &[4], DType::F64));
         [weight, bias, param("lm_head.weight", 2, &[7, 4], DType::F64)]
     };
     let x = x(&[2, 3, 4]);
     let mut layer = Head::new(params());
-    let (loss, saved) = layer.forward(x.clone(), &labels)?;
+    let (loss, saved) = layer.forward(x.clone(), &inputs)?;
+    let loss = loss.fetch()?;
     assert_eq!(loss.count, 5);
-    assert_eq!(loss, layer.evaluate(x.clone(), &labels)?);
+    assert_eq!(loss, layer.evaluate(x.clone(), &inputs)?.fetch()?);
     let (dx, work) = layer.backward_input(saved)?;
     layer.backward_weight(work)?;
 
-    assert_close("input", &dx, &slopes(&x, |x| Ok(layer.evaluate(x, &labels)?.sum))?)?;
+    assert_close("input", &dx, &slopes(&x, |x| Ok(layer.evaluate(x, &inputs)?.fetch()?.sum))?)?;
     for k in 0..3 {
         let expected = slopes(params()[k].value(), |value| {
             let mut params = params();
             params[k].set_value(value)?;
-            Ok(Head::new(params).evaluate(x.clone(), &labels)?.sum)
+            Ok(Head::new(params).evaluate(x.clone(), &inputs)?.fetch()?.sum)
         })?;
         assert_close(layer.params()[k].name(), layer.params()[k].grad(), &expected)?;
     }

@@ -80,7 +80,7 @@ fn losses_are_added_in_ascending_order_whatever_the_order_of_computation() -> Te
         for &microbatch in order {
             stage.forward(task(WorkKind::Forward, 0, microbatch), None)?;
         }
-        Ok(stage.take_loss().sum)
+        Ok(stage.take_loss()?.sum)
     };
     let alone = (0..32).map(|microbatch| loss_of(&[microbatch])).collect::<TestResult<Vec<_>>>()?;
     let ascending = alone.iter().fold(0.0, |sum, loss| sum + loss);
@@ -111,8 +111,8 @@ fn evaluation_has_the_loss_of_training_and_touches_nothing() -> TestResult {
             buffer = stage.forward(Task { saved: None, ..task(WorkKind::Forward, idx, microbatch) }, buffer)?;
         }
     }
-    assert_eq!(model.take_loss(), trained);
-    assert_eq!(model.take_loss(), LossSum::default(), "a loss is taken once");
+    assert_eq!(model.take_loss()?, trained);
+    assert_eq!(model.take_loss()?, LossSum::default(), "a loss is taken once");
     assert_eq!(model.gradients()?, grads);
     Ok(())
 }
@@ -126,6 +126,31 @@ fn the_first_loss_is_that_of_a_guess() -> TestResult {
     assert!((loss.sum / loss.count as f64 - 256_f64.ln()).abs() < 0.1);
     for param in model.stages[0].params() {
         assert!(elements(param.grad())?.iter().all(|x| x.is_finite()));
+    }
+    Ok(())
+}
+
+/// Loss and squares in one go are those of one after the other, on kernels and on the tensor library's operations.
+#[test]
+fn sums_of_a_step_can_be_taken_at_once() -> TestResult {
+    let config = tiny(true);
+    let inputs = microbatches(&config, 2, 2);
+    for dtype in [DType::F32, DType::BF16] {
+        let mut model = Pipeline::new(&config, &[2, 2], 2, dtype)?;
+        let trained = model.step(&inputs, Backward::Full)?;
+        let squares = model.stages.iter().map(|stage| stage.grad_norm_partials()).collect::<Result<Vec<_>, _>>()?;
+        assert_ne!(squares[0], []);
+        let mut again = Pipeline::new(&config, &[2, 2], 2, dtype)?;
+        again.accumulate(&inputs, Backward::Full)?;
+        let mut sum = LossSum::default();
+        for (stage, squares) in again.stages.iter_mut().zip(squares) {
+            let (loss, found) = stage.take_sums()?;
+            assert_eq!(found, squares);
+            assert!(found.iter().all(|&(_, squares)| squares > 0.0));
+            (sum.sum, sum.count) = (sum.sum + loss.sum, sum.count + loss.count);
+        }
+        assert_eq!(sum, trained);
+        assert_eq!(again.take_loss()?, LossSum::default(), "a loss is taken once");
     }
     Ok(())
 }

@@ -4,6 +4,7 @@ mod common;
 mod oracle;
 
 mod autograd;
+mod brain_floats;
 mod cuts;
 mod executor;
 mod finite_differences;

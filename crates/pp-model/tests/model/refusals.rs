@@ -52,9 +52,9 @@ fn stages_are_built_from_valid_parts() -> TestResult {
     let beyond = ChunkSpec { layers: 3..5, ..chunk(0) };
     let message = GptStage::new(&config, 1, vec![beyond], &numbers).unwrap_err().to_string();
     assert_contains(&message, &["stage 0", "3..5", "4"]);
-    let half = Numbers { dtype: DType::BF16, ..numbers };
+    let half = Numbers { dtype: DType::F16, ..numbers };
     let message = GptStage::new(&config, 1, vec![chunk(0)], &half).unwrap_err().to_string();
-    assert_contains(&message, &["BF16", "f32 and f64"]);
+    assert_contains(&message, &["F16", "f32, f64 and bf16"]);
     Ok(())
 }
 

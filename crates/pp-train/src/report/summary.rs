@@ -9,6 +9,9 @@ pub(super) fn final_record(outcome: &Outcome) -> FinalRecord {
     FinalRecord {
         r#final: true,
         stopped_by: outcome.stopped.map(|stopped| stopped.by.name()),
+        device: outcome.compute.device.name(),
+        dtype: outcome.compute.dtype.name(),
+        nccl: outcome.nccl.clone(),
         validation_loss: outcome.validation_loss,
         unigram_entropy: outcome.unigram_entropy,
         tokens_per_s: outcome.median_tokens_per_s(),

@@ -89,7 +89,7 @@ fn how_rows(config: &TrainConfig, text: &Text) -> Vec<(&'static str, String)> {
         ("learning rate", format!("{:.3e} after {} steps of warmup, down to {:.3e}", lr.peak, lr.warmup, lr.min)),
         ("optimizer", optimizer),
         ("seed", config.seed.to_string()),
-        ("machine", format!("cpu, {world}, {threads} per rank, waits of at most {:?}", config.timeout)),
+        ("machine", format!("{}, {world}, {threads} per rank, waits of at most {:?}", config.compute, config.timeout)),
     ];
     rows.into_iter().chain(config.place.told()).collect()
 }

@@ -79,7 +79,8 @@ impl Claim {
         if rank.value >= world.value {
             refuse!("{rank} is not below {world}; the last rank is {}", world.value - 1);
         }
-        if let Some(Local { rank: local, size: Some(size) }) = self.local
+        if let Some(Local { rank: local, size }) = self.local
+            && let size = size.unwrap_or(world.value)
             && (local >= size || size > world.value)
         {
             refuse!(

@@ -23,6 +23,12 @@ impl Environment {
         self.0.get(name).map(String::as_str).filter(|value| !value.is_empty())
     }
 
+    /// The value of a variable, also an empty one.
+    #[cfg(any(feature = "nccl", test))]
+    pub(super) fn set(&self, name: &str) -> Option<&str> {
+        self.0.get(name).map(String::as_str)
+    }
+
     /// The first of these variables that there is.
     pub(super) fn first<'n>(&self, names: &[&'n str]) -> Option<(&'n str, &str)> {
         names.iter().find_map(|name| Some((*name, self.text(name)?)))

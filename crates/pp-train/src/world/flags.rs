@@ -15,7 +15,13 @@ pub(super) fn claim(args: &Args) -> Result<Option<Claim>, Invalid> {
         (Some(rank), Some(world)) => (rank, world),
         // A world of one says which rank it is.
         (None, Some(world)) if world.value == 1 => (Number { name: RANK, value: 0 }, world),
-        (None, None) => return Ok(None),
+        (None, None) => match args.local_rank {
+            None => return Ok(None),
+            Some(local) => refuse!(
+                "--local-rank {local} (PP_LOCAL_RANK) is given without --rank (PP_RANK) and --world-size (PP_WORLD_SIZE); give all, \
+                 or leave it out where a launcher says it"
+            ),
+        },
         (rank, world) => {
             let given = [
                 ("--rank (PP_RANK)", rank.is_some()),
@@ -35,7 +41,11 @@ pub(super) fn claim(args: &Args) -> Result<Option<Claim>, Invalid> {
     };
     // Ranks that meet through a file on loopback are all on this host.
     let one_host = args.rendezvous_file.is_some() && args.bind.is_none();
-    let local = one_host.then_some(Local { rank: rank.value, size: Some(world.value) });
+    let local = match (args.local_rank, one_host) {
+        (Some(rank), _) => Some(Local { rank, size: one_host.then_some(world.value) }),
+        (None, true) => Some(Local { rank: rank.value, size: Some(world.value) }),
+        (None, false) => None,
+    };
     let hosts = one_host.then_some(1);
     let (ground, run) = (Ground::Unsaid, Vec::new());
     Claim { source: Source::Flags, rank, world, local, agents: None, hosts, ground, run }.checked().map(Some)

@@ -8,11 +8,14 @@
 //! | `choose` | which of them to believe |
 //! | `secret`, `meeting` | what the ranks know and nobody else; where they are to meet |
 //! | `private`, `ground` | the directory of one host; going to the meeting |
+//! | `gpu` | which GPU is this process's |
 
 mod choose;
 mod claim;
 mod environment;
 mod flags;
+#[cfg(any(feature = "nccl", test))]
+mod gpu;
 mod ground;
 mod meeting;
 mod nodelist;
@@ -36,6 +39,8 @@ use meeting::Meeting;
 
 pub use claim::Source;
 pub use environment::Environment;
+#[cfg(feature = "nccl")]
+pub(crate) use gpu::GpuChoice;
 
 /// The longest name of a run that is told as it is.
 const MAX_NAME: usize = 128;

@@ -178,8 +178,6 @@ const REFUSED: &[(&str, &[&str])] = &[
     ("--mock-data --clip-grad -1", &["--clip-grad -1"]),
     ("--mock-data --timeout NaN", &["--timeout NaN"]),
     // What is not there.
-    ("--mock-data --device cuda", &["--device cuda", "no CUDA", "--device cpu"]),
-    ("--mock-data --device tpu", &["tpu", "cpu, cuda"]),
     ("--mock-data --dp 2", &["--dp 2", "--dp 1"]),
     ("--mock-data --tp 4", &["--tp 4", "--tp 1"]),
     ("--mock-data --warp 9", &["--warp"]),

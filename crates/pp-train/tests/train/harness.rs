@@ -5,7 +5,7 @@ use std::time::Duration;
 use pp_comm::{MemorySpec, memory_fabric};
 use pp_schedule::Rank;
 use pp_train::args::Args;
-use pp_train::{Invalid, Outcome, OwnPrograms, Report, Stop, Text, TrainConfig, channels, prove, train};
+use pp_train::{Invalid, Machine, Outcome, OwnPrograms, Report, Stop, Text, TrainConfig, channels, prove, train};
 
 /// A model that trains in no time. A dry run, so that `--pp` needs no world.
 pub(crate) const TINY: &str = "--dry-run --mock-data --hidden-size 16 --num-heads 2 --num-layers 8 --seq-length 16 \
@@ -45,8 +45,9 @@ pub(crate) fn run_on(config: &TrainConfig, text: &Text, threads: usize) -> Outco
                     let own = OwnPrograms::build(config.plan(), builder.rank()).unwrap();
                     let programs = own.certify(certificates).unwrap();
                     let mut member = builder.build();
-                    let outcome =
-                        train(config, text, programs, &mut member, &Stop::default(), &mut Report::silent()).unwrap();
+                    let machine = Machine::open(config).unwrap();
+                    let (stop, mut report) = (Stop::default(), Report::silent());
+                    let outcome = train(config, text, &machine, programs, &mut member, &stop, &mut report).unwrap();
                     member.close();
                     outcome
                 })

@@ -2,6 +2,7 @@
 
 mod configs;
 mod data;
+mod devices;
 mod equality;
 mod exits;
 mod files;

@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use super::code::{Code, Error};
-use super::context::Context;
+use super::context::{Context, ContextId};
 use super::memory::{Allocation, DEVICE_BYTES, indent};
 use super::state::{Entry, Event, Role, state};
-use super::{ContextId, current, host, process};
+use super::{current, host, process};
 use crate::fault;
 use crate::report;
 
@@ -22,9 +22,9 @@ static IS_INITIALISED: AtomicBool = AtomicBool::new(false);
 /// `cuInit`.
 ///
 /// # Errors
-/// There is no device, or the number of them is no number, or the faults asked for are not understood.
+/// There is no device, or the number of them is no number, or another variable is not understood.
 pub fn init() -> Result<(), Error> {
-    fault::asked().map_err(|text| Error::new(Code::InvalidValue, text))?;
+    fault::asked().and_then(|_| host::check_order()).map_err(|text| Error::new(Code::InvalidValue, text))?;
     if process::n_devices().map_err(|text| Error::new(Code::NoDevice, text))? == 0 {
         return Err(Error::new(Code::NoDevice, format!("{} is 0", process::DEVICES_VAR)));
     }

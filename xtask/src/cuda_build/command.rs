@@ -1,0 +1,112 @@
+//! The command: what was typed, and what is said of the build.
+
+use std::fs::File;
+use std::io::Write;
+use std::path::PathBuf;
+use std::time::Instant;
+
+use anyhow::Context;
+
+use super::{Built, Options, build, linked};
+
+/// Build pp-train and pp-gpu-check with the feature `cuda`
+///
+/// Needs no GPU. Uses the CUDA toolkit that is installed (CUDA_HOME, or nvcc on the PATH) where it is recent enough. Where
+/// there is none, one is made under target/cuda from NVIDIA's Python wheels: that needs python3 with venv, the network and disk
+/// space, once. See docs/gpu.md.
+///
+/// Exit codes: 0 built, 1 not built, 2 bad arguments.
+#[derive(clap::Args, Debug)]
+pub(crate) struct CudaBuildArgs {
+    /// Where the toolkit and the build go [default: target/cuda]
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+    /// Compute capability that kernels are compiled for, such as 90 for 9.0 (H100, H200)
+    #[arg(long, value_name = "N", default_value_t = Options::CAPABILITY)]
+    capability: u32,
+    /// Make a toolkit from wheels also where one is installed
+    #[arg(long)]
+    wheels: bool,
+    /// Packages to build
+    #[arg(long, short, value_name = "NAME", default_values = ["pp-train", "pp-gpu-check"])]
+    package: Vec<String>,
+    /// Write what is done, what cargo says and how long each took to a file
+    #[arg(long, value_name = "FILE")]
+    log: Option<PathBuf>,
+}
+
+impl CudaBuildArgs {
+    fn options(&self) -> Options {
+        let names: Vec<&str> = self.package.iter().map(String::as_str).collect();
+        let mut options = Options::of(&names);
+        options.capability = self.capability;
+        options.only_wheels = self.wheels;
+        if let Some(folder) = &self.dir {
+            options.folder.clone_from(folder);
+        }
+        options
+    }
+}
+
+/// Builds, and says what came of it.
+pub(crate) fn run(args: &CudaBuildArgs) -> anyhow::Result<u8> {
+    let mut log = args.log.as_ref().map(Log::open).transpose()?;
+    let start = Instant::now();
+    let mut say = |line: &str| {
+        crate::say(line);
+        if let Some(log) = &mut log {
+            log.note(start, line);
+        }
+    };
+    let options = args.options();
+    let done = build(&options, &mut say).and_then(|built| report(&options, &built, &mut say));
+    match &done {
+        Ok(()) => say(&format!("done in {:.0} s", start.elapsed().as_secs_f64())),
+        // The caller says it once more, as the last line.
+        Err(error) => {
+            if let Some(log) = &mut log {
+                log.note(start, &format!("error: {error:#}"));
+            }
+        }
+    }
+    done.map(|()| 0)
+}
+
+/// Sizes, what is linked, and how to take it elsewhere.
+fn report(options: &Options, built: &Built, say: &mut dyn FnMut(&str)) -> anyhow::Result<()> {
+    let carry = options.folder.join("carry");
+    for binary in &built.binaries {
+        say(&format!("{}: {:.1} MiB", binary.display(), linked::mib(binary)?));
+        for needed in linked::needed(binary, &built.library_folders)? {
+            let place = match &needed.folder {
+                Some(folder) => folder.display().to_string(),
+                None if needed.name.starts_with("libcuda.so") => "comes with the driver".to_owned(),
+                None => "not among the toolkit's libraries".to_owned(),
+            };
+            say(&format!("  needs {} ({place})", needed.name));
+        }
+        let copy = linked::strip(binary, &carry)?;
+        say(&format!("  to be carried: {}: {:.1} MiB without symbols", copy.display(), linked::mib(&copy)?));
+    }
+    let folders: Vec<String> = built.library_folders.iter().map(|folder| folder.display().to_string()).collect();
+    say(&format!("to run them here: LD_LIBRARY_PATH={}", folders.join(":")));
+    say(
+        "elsewhere: the driver, the libraries named above and libnccl.so.2 must be there; `cargo xtask gpu-check` finds those of \
+         a toolkit or of PyTorch's wheels",
+    );
+    Ok(())
+}
+
+/// Lines with the seconds since the start.
+struct Log(File);
+
+impl Log {
+    fn open(file: &PathBuf) -> anyhow::Result<Self> {
+        File::create(file).map(Self).with_context(|| format!("cannot write {}", file.display()))
+    }
+
+    fn note(&mut self, start: Instant, line: &str) {
+        // A log that cannot be written is no reason to end a build.
+        let _ = writeln!(self.0, "[{:7.1} s] {line}", start.elapsed().as_secs_f64());
+    }
+}
