@@ -2,9 +2,7 @@
 
 use cap::Cap;
 use pp_model::chunk::ChunkOutput;
-use pp_model::{
-    ChunkSpec, DType, Device, GptChunk, GptConfig, GptOptions, Inputs, MicroBatch, Moments, Numbers, catalog,
-};
+use pp_model::{ChunkSpec, DType, GptChunk, GptConfig, GptOptions, Inputs, MicroBatch, Moments, Numbers, catalog};
 use pp_schedule::Stage;
 use pp_schedule::plan::{GptRun, GptShape, Keeps, Model, Precision};
 
@@ -32,9 +30,11 @@ fn config(shape: GptShape) -> GptConfig {
 #[test]
 fn estimates_are_what_the_model_has_and_takes() {
     for shape in SHAPES {
-        let model = shape.model(&RUN).expect("an estimate");
         parameters(shape);
-        bytes(shape, &model);
+        for (precision, dtype) in [(Precision::F32, DType::F32), (Precision::Bf16, DType::BF16)] {
+            let model = shape.model(&GptRun { precision, ..RUN }).expect("an estimate");
+            bytes(shape, &model, &Numbers { dtype, ..Numbers::f32_on_cpu(7) });
+        }
     }
 }
 
@@ -55,21 +55,21 @@ fn parameters(shape: GptShape) {
 }
 
 /// The first stage has the embedding and all layers but the last, the last stage the last layer and the head.
-fn bytes(shape: GptShape, model: &Model) {
+fn bytes(shape: GptShape, model: &Model, numbers: &Numbers) {
     let config = config(shape);
-    let batch = microbatch(shape);
+    let batch = Inputs::new(microbatch(shape), numbers.dtype, &numbers.device).expect("inputs");
     let (first, last) = (shape.layers as u64 - 1, shape.layers);
     let spec =
         |stage, layers| ChunkSpec { stage: Stage(stage), pre_process: stage == 0, post_process: stage == 1, layers };
     let layer = model.layers[0].part;
 
     let before = ALLOCATED.allocated();
-    let mut front = GptChunk::new(&config, spec(0, 0..last - 1), &Numbers::f32_on_cpu(7)).expect("a chunk");
+    let mut front = GptChunk::new(&config, spec(0, 0..last - 1), numbers).expect("a chunk");
     let moments: Vec<Moments> = front.params().map(|param| Moments::zeros_like(param).expect("zeros")).collect();
     let weights = first * layer.weights.replicated + model.embedding.weights.replicated;
-    close("weights", ALLOCATED.allocated() - before, weights, 4 * HEAD * moments.len() as u64);
+    close("weights", ALLOCATED.allocated() - before, weights, 5 * HEAD * moments.len() as u64);
     drop(moments);
-    let mut back = GptChunk::new(&config, spec(1, last - 1..last), &Numbers::f32_on_cpu(7)).expect("a chunk");
+    let mut back = GptChunk::new(&config, spec(1, last - 1..last), numbers).expect("a chunk");
 
     // Twice: what the first run sets up once (threads and their buffers) is no part of it.
     for measured in [false, true] {
@@ -103,12 +103,10 @@ fn bytes(shape: GptShape, model: &Model) {
     }
 }
 
-fn microbatch(shape: GptShape) -> Inputs {
+fn microbatch(shape: GptShape) -> MicroBatch {
     let n = (RUN.micro_batch * shape.seq) as usize;
     let token = |at: usize| (at * 31 % shape.vocab as usize) as u32;
-    let tokens = (0..n).map(token).collect();
-    let labels = (0..n).map(|at| i64::from(token(at + 1))).collect();
-    Inputs::new(MicroBatch { tokens, labels }, DType::F32, &Device::Cpu).expect("inputs")
+    MicroBatch { tokens: (0..n).map(token).collect(), labels: (0..n).map(|at| i64::from(token(at + 1))).collect() }
 }
 
 /// A tensor's shape, layout and counters, or a parameter's name.

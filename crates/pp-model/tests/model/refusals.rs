@@ -54,7 +54,7 @@ fn stages_are_built_from_valid_parts() -> TestResult {
     assert_contains(&message, &["stage 0", "3..5", "4"]);
     let half = Numbers { dtype: DType::F16, ..numbers };
     let message = GptStage::new(&config, 1, vec![chunk(0)], &half).unwrap_err().to_string();
-    assert_contains(&message, &["BF16", "f32 and f64"]);
+    assert_contains(&message, &["F16", "f32, f64 and bf16"]);
     Ok(())
 }
 
