@@ -1,20 +1,19 @@
 //! A communicator.
 
-use std::ffi::{CString, c_int};
-use std::ptr;
+use std::ffi::c_int;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicPtr, Ordering};
 use std::time::Duration;
 
-use cudarc::nccl::sys::{ncclComm, ncclComm_t, ncclConfig_t};
+use cudarc::nccl::sys::{ncclComm_t, ncclConfig_t};
 
 use crate::config::{CommConfig, RawConfig};
 use crate::device::Device;
 use crate::error::NcclError;
 use crate::id::UniqueId;
 use crate::library::Nccl;
+use crate::making::Making;
 use crate::poll::Wait;
-use crate::state::{CommStatus, RawComm, State};
+use crate::state::{CommStatus, State};
 
 /// `NCCL_SPLIT_NOCOLOR`.
 const NO_COLOR: c_int = -1;
@@ -43,7 +42,7 @@ impl Comm {
         let nccl = Nccl::get()?;
         let init = nccl.comm_init_rank_config()?;
         let mut wait = Wait::new(CALL, limit);
-        let mut making = Making::new(nccl, RawConfig::new(CALL, config, nccl.version())?);
+        let mut making = Making::new(nccl, device, RawConfig::new(CALL, config, nccl.version())?);
         device.bind()?;
         let (comm, config) = making.arguments();
         // SAFETY: both point to what `making` keeps; the id is passed by value. The context of the device is current.
@@ -100,7 +99,7 @@ impl Comm {
                 reason: format!("the color is {color}, but at most {} can be", c_int::MAX),
             })
         })?;
-        let making = Making::new(nccl, RawConfig::new(CALL, config, nccl.version())?);
+        let making = Making::new(nccl, self.device(), RawConfig::new(CALL, config, nccl.version())?);
         let mut wait = Wait::new(CALL, limit);
         let result = self.split_with(CALL, making, &mut wait, color.is_some(), |comm, made, config| {
             // SAFETY: the communicator exists and its lock is held; the others point to what `making` keeps.
@@ -118,13 +117,12 @@ impl Comm {
         mut making: Making,
         wait: &mut Wait,
         is_in_one: bool,
-        split: impl FnOnce(ncclComm_t, *mut ncclComm_t, *mut ncclConfig_t) -> c_int,
+        split: impl Fn(ncclComm_t, *mut ncclComm_t, *mut ncclConfig_t) -> c_int,
     ) -> Result<Option<Self>, NcclError> {
         let State { nccl, ref device, .. } = *self.state;
-        self.state.settle(call, wait)?;
         device.bind()?;
         let (made, config) = making.arguments();
-        self.state.call(call, |comm| split(comm, made, config))?;
+        self.state.call(call, wait, |comm| split(comm, made, config))?;
         // The part of it that is this communicator's: what is made is there only then.
         if let Err(error) = self.state.settle(call, wait) {
             // Before what is made is looked at, so that NCCL is done with it.
@@ -137,11 +135,9 @@ impl Comm {
         }
         let (comm, names) = making.finish(call, wait)?;
         // SAFETY: it was just made, and no one else knows of it.
-        let ask = |function: AskComm, name| unsafe { ask(nccl, function, name, comm) };
-        let numbers = ask(nccl.comm_count, "ncclCommCount")
-            .and_then(|n_ranks| Ok((n_ranks, ask(nccl.comm_user_rank, "ncclCommUserRank")?)));
+        let numbers = unsafe { nccl.place_in(comm.raw()) };
         // Made first: its drop aborts it also where the numbers are not to be had.
-        let (n_ranks, rank) = *numbers.as_ref().unwrap_or(&(0, 0));
+        let (n_ranks, rank) = *numbers.as_ref().unwrap_or(&(1, 0));
         let made = Self { state: Arc::new(State::new(nccl, device.clone(), n_ranks, rank, comm, names)) };
         numbers.map(|_| Some(made))
     }
@@ -174,91 +170,23 @@ pub struct AbortHandle {
 }
 
 impl AbortHandle {
-    /// What is under way ends, undone. Idempotent. Returns once NCCL has let go of the communicator, or at once if another
-    /// thread is already ending it.
+    /// What is under way ends, undone. Idempotent. Returns once NCCL has let go of the communicator, after 2 seconds at most:
+    /// it goes on by itself; or at once if another thread is already ending it.
+    ///
+    /// Of several communicators at once: [`AbortHandle::abort_all`].
     pub fn abort(&self) {
         self.state.abort();
+    }
+
+    /// Aborts several communicators at once, with one wait for all. NCCL may let go of one only once kernels of the others have
+    /// ended, so that aborting them one after the other may take that wait for each.
+    pub fn abort_all<'a>(handles: impl IntoIterator<Item = &'a Self>) {
+        State::abort_all(handles.into_iter().map(|handle| &handle.state));
     }
 
     /// As [`Comm::status`]; [`CommStatus::Aborted`] also once the communicator is gone.
     pub fn status(&self) -> CommStatus {
         self.state.status()
-    }
-}
-
-type AskComm = unsafe extern "C" fn(ncclComm_t, *mut c_int) -> c_int;
-
-/// One of a communicator's numbers.
-///
-/// # Safety
-/// `comm` exists, and no other thread uses it now.
-unsafe fn ask(nccl: &Nccl, function: AskComm, name: &'static str, comm: RawComm) -> Result<usize, NcclError> {
-    let mut number: c_int = 0;
-    // SAFETY: the caller vouches for the communicator; it writes one int, which `number` is.
-    nccl.check(name, unsafe { function(comm.raw(), &raw mut number) })?;
-    usize::try_from(number)
-        .map_err(|_| NcclError::Misuse { call: name, reason: format!("NCCL answered {number}, which no count is") })
-}
-
-/// A communicator that NCCL is making, in the background: where NCCL puts its handle, and what NCCL may read meanwhile.
-struct Making {
-    nccl: &'static Nccl,
-    place: Option<Box<Place>>,
-}
-
-struct Place {
-    comm: AtomicPtr<ncclComm>,
-    config: RawConfig,
-}
-
-impl Making {
-    fn new(nccl: &'static Nccl, config: RawConfig) -> Self {
-        Self { nccl, place: Some(Box::new(Place { comm: AtomicPtr::default(), config })) }
-    }
-
-    /// What NCCL's calls take. Good until [`Making::finish`].
-    fn arguments(&mut self) -> (*mut ncclComm_t, *mut ncclConfig_t) {
-        self.place
-            .as_mut()
-            .map_or((ptr::null_mut(), ptr::null_mut()), |place| (place.comm.as_ptr(), place.config.as_mut_ptr()))
-    }
-
-    /// The handle, once NCCL has put it there.
-    fn comm(&self) -> Option<ncclComm_t> {
-        // A thread of NCCL's may be the one that puts it there.
-        let comm = self.place.as_ref()?.comm.load(Ordering::Acquire);
-        (!comm.is_null()).then_some(comm)
-    }
-
-    /// Waits until it is made.
-    fn finish(mut self, call: &'static str, wait: &mut Wait) -> Result<(RawComm, Vec<CString>), NcclError> {
-        let comm = wait.until(|| {
-            let Some(comm) = self.comm() else { return Ok(None) };
-            // SAFETY: NCCL put it there, and no one else knows of it.
-            Ok(unsafe { self.nccl.is_ready(call, comm) }?.then_some(comm))
-        })?;
-        let names = self.place.take().map_or_else(Vec::new, |place| place.config.into_names());
-        // SAFETY: it exists. The place that also had its handle is no more.
-        Ok((unsafe { RawComm::new(comm) }, names))
-    }
-
-    /// Of a split in which this rank gets no communicator, once that is done.
-    fn forget_nothing_made(mut self) {
-        if self.comm().is_none() {
-            self.place = None;
-        }
-    }
-}
-
-/// Of a communicator that was not finished: aborted, as far as there is one.
-impl Drop for Making {
-    fn drop(&mut self) {
-        if let Some(comm) = self.comm() {
-            // SAFETY: NCCL put it there, no one else knows of it, and this is the last use of it.
-            unsafe { (self.nccl.comm_abort)(comm) };
-        }
-        // Never freed: a thread of NCCL's may still be about to write there. It is small, and this is rare.
-        std::mem::forget(self.place.take());
     }
 }
 
@@ -288,17 +216,5 @@ mod tests {
         assert_eq!(reason(0, 0), "f: 0 ranks were asked for, but there can be 1 to 2147483647");
         assert_eq!(reason(4, 4), "f: rank 4 of 4 does not exist: the last is 3");
         assert_eq!(reason(1 << 40, 0), "f: 1099511627776 ranks were asked for, but there can be 1 to 2147483647");
-    }
-
-    #[test]
-    fn handles_may_go_to_any_thread() {
-        fn crosses<T: Send + Sync>() {}
-        crosses::<Comm>();
-        crosses::<AbortHandle>();
-        crosses::<crate::InFlight>();
-        crosses::<crate::Stream>();
-        crosses::<crate::Event>();
-        crosses::<crate::DeviceBytes>();
-        crosses::<crate::Group<'_>>();
     }
 }

@@ -16,13 +16,22 @@ use crate::error::NcclError;
 const NAMES: [&str; 2] = ["libcuda.so.1", "libcuda.so"];
 
 /// What cudarc calls to make and to drop a context, a stream or a slice; it panics where one is missing.
-const CALLED_BY_CUDARC: [&str; 6] = [
+const CALLED_BY_CUDARC: [&str; 15] = [
+    "cuInit",
     "cuDeviceGet",
+    "cuDeviceGetAttribute",
     "cuDevicePrimaryCtxRetain",
     "cuDevicePrimaryCtxRelease_v2",
-    "cuDeviceGetAttribute",
-    "cuGetErrorString",
+    "cuCtxGetCurrent",
+    "cuCtxSetCurrent",
+    "cuStreamSynchronize",
+    "cuStreamDestroy_v2",
+    "cuStreamWaitEvent",
+    "cuEventDestroy_v2",
+    "cuMemFreeAsync",
+    "cuMemFree_v2",
     "cuGetErrorName",
+    "cuGetErrorString",
 ];
 
 /// `CUDA_SUCCESS`.
@@ -105,11 +114,19 @@ impl Driver {
     fn load(names: &[&str]) -> Result<Self, NcclError> {
         // SAFETY: loading runs the library's initialisers. These are the names of the CUDA driver: a process that asks for a
         // GPU trusts it.
-        let library = names.iter().find_map(|name| unsafe { Library::new(*name) }.ok()).ok_or(NcclError::NoDriver)?;
-        for name in CALLED_BY_CUDARC {
-            // SAFETY: it is only looked for, never called.
-            unsafe { function::<*const c_void>(&library, name) }?;
+        let load = |name: &&str| unsafe { Library::new(*name) }.ok();
+        let mut libraries: Vec<_> = names.iter().filter_map(load).collect();
+        // Of all: cudarc may load another than this crate does, where the names are of different libraries.
+        for library in &libraries {
+            for name in CALLED_BY_CUDARC {
+                // SAFETY: it is only looked for, never called.
+                unsafe { function::<*const c_void>(library, name) }?;
+            }
         }
+        if libraries.is_empty() {
+            return Err(NcclError::NoDriver);
+        }
+        let library = libraries.swap_remove(0);
         let driver = Self::of(&library)?;
         // The functions must stay where they are for as long as the process lives.
         std::mem::forget(library);

@@ -17,7 +17,7 @@ pub enum NcclError {
     /// There is no CUDA driver where the loader looks.
     #[error("no CUDA driver is present (looked for libcuda.so and libcuda.so.1)")]
     NoDriver,
-    /// The CUDA driver that was found lacks a function: it is older than CUDA 11.4, or not a driver.
+    /// The CUDA driver that was found lacks a function: it is older than CUDA 11.2, or not a driver.
     #[error("the CUDA driver that was found has no {name}")]
     MissingDriverSymbol {
         /// The function.

@@ -1,12 +1,19 @@
 //! NCCL for Rust: safe, non-blocking communicators over CUDA streams.
 //!
-//! Behind the feature `nccl`; without it there is only [`Version`].
+//! Behind the feature `nccl`; without it there is only [`Version`]. The README has an example and the rules of streams,
+//! threads, deadlines and memory.
 //!
-//! - [`Device`], [`Stream`], [`Event`]: where work is queued and what orders it;
-//! - [`DeviceMemory`], [`DeviceBytes`]: memory that an operation may use, kept alive until the operation is done;
-//! - [`UniqueId`], [`CommConfig`], [`Comm`]: communicators, made with a deadline, polled for errors, aborted from any thread;
-//! - [`Group`], [`InFlight`]: operations that are launched together, and what they hold until they are complete;
-//! - [`NcclError`]: what went wrong, with NCCL's code, text and last error.
+//! What there is, each using only what stands above it:
+//!
+//! - `NcclError`: what went wrong, with NCCL's code, text and last error; [`Version`];
+//! - `poll`, `driver`: waiting with a deadline; the driver's functions;
+//! - `Device`, `Event`, `pinned`, `Stream`: where work is queued and what orders it;
+//! - `parked`, `DeviceMemory`, `DeviceBytes`, `DevicePart`: memory that an operation may use, kept alive until the operation
+//!   is done;
+//! - `DataType`, `ReduceOp`, `library`, `CommConfig`, `UniqueId`: NCCL's functions, and what they take;
+//! - `ending`, `state`, `making`, `Comm`, `AbortHandle`: communicators, made with a deadline, polled for errors, aborted from
+//!   any thread;
+//! - `InFlight`, `Group`: operations that are launched together, and what they hold until they are complete.
 
 #[cfg(feature = "nccl")]
 mod comm;
@@ -16,6 +23,8 @@ mod config;
 mod device;
 #[cfg(feature = "nccl")]
 mod driver;
+#[cfg(feature = "nccl")]
+mod ending;
 #[cfg(feature = "nccl")]
 mod error;
 #[cfg(feature = "nccl")]
@@ -31,9 +40,13 @@ mod kinds;
 #[cfg(feature = "nccl")]
 mod library;
 #[cfg(feature = "nccl")]
+mod making;
+#[cfg(feature = "nccl")]
 mod memory;
 #[cfg(feature = "nccl")]
 mod parked;
+#[cfg(feature = "nccl")]
+mod part;
 #[cfg(feature = "nccl")]
 mod pinned;
 #[cfg(feature = "nccl")]
@@ -58,6 +71,7 @@ pub use {
     kinds::{DataType, ReduceOp},
     library::{require_version, runtime_version},
     memory::{DeviceBytes, DeviceMemory, Shared},
+    part::DevicePart,
     state::CommStatus,
     stream::Stream,
 };
@@ -65,3 +79,8 @@ pub use {
 /// cudarc, whose contexts, streams and slices this crate works with.
 #[cfg(feature = "nccl")]
 pub use cudarc;
+
+/// The README's example compiles.
+#[cfg(all(doctest, feature = "nccl"))]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -55,6 +55,23 @@ macro_rules! table {
                     $($later: unsafe { function(library, $later_name) }.ok(),)*
                 })
             }
+
+            /// One whose functions note that they were called, and answer as the test has set.
+            #[cfg(test)]
+            pub(crate) const fn fake() -> Self {
+                use crate::library::fake::Answer;
+                Self {
+                    version: Version { major: 2, minor: 30, patch: 0 },
+                    $($field: {
+                        unsafe extern "C" fn call($(_: $argument),*) -> $result { Answer::to($name) }
+                        call
+                    },)*
+                    $($later: {
+                        unsafe extern "C" fn call($(_: $later_argument),*) -> $later_result { Answer::to($later_name) }
+                        Some(call)
+                    },)*
+                }
+            }
         }
     };
 }
@@ -179,6 +196,29 @@ impl Nccl {
         }
     }
 
+    /// How many ranks a communicator has, and which is this one.
+    ///
+    /// # Safety
+    /// `comm` is a communicator that exists and that no other thread uses now.
+    pub(crate) unsafe fn place_in(&self, comm: ncclComm_t) -> Result<(usize, usize), NcclError> {
+        let ask = |function: unsafe extern "C" fn(ncclComm_t, *mut c_int) -> c_int, call| {
+            let mut number: c_int = -1;
+            // SAFETY: the caller vouches for the communicator; it writes one int, which `number` is.
+            self.check(call, unsafe { function(comm, &raw mut number) })?;
+            usize::try_from(number).map_err(|_| NcclError::Misuse {
+                call,
+                reason: format!("NCCL answered {number}, which is no number of ranks"),
+            })
+        };
+        let n_ranks = ask(self.comm_count, "ncclCommCount")?;
+        let rank = ask(self.comm_user_rank, "ncclCommUserRank")?;
+        if rank >= n_ranks {
+            let reason = format!("NCCL answered rank {rank} of {n_ranks}, which cannot be");
+            return Err(NcclError::Misuse { call: "ncclCommUserRank", reason });
+        }
+        Ok((n_ranks, rank))
+    }
+
     /// # Safety
     /// `comm` is null, or a communicator that exists and that no other thread uses now.
     pub(crate) unsafe fn error(&self, call: &'static str, code: c_int, comm: ncclComm_t) -> NcclError {
@@ -241,6 +281,38 @@ pub fn require_version(minimum: Version) -> Result<Version, NcclError> {
     Ok(nccl.version())
 }
 
+/// What the functions of [`Nccl::fake`] answer.
+#[cfg(test)]
+pub(crate) mod fake {
+    use std::cell::{Cell, RefCell};
+    use std::ffi::{c_char, c_int};
+
+    thread_local! {
+        /// What was called.
+        pub(crate) static CALLED: RefCell<Vec<&'static str>> = const { RefCell::new(Vec::new()) };
+        /// What every call answers.
+        pub(crate) static CODE: Cell<c_int> = const { Cell::new(0) };
+    }
+
+    pub(super) trait Answer {
+        fn to(name: &'static str) -> Self;
+    }
+
+    impl Answer for c_int {
+        fn to(name: &'static str) -> Self {
+            CALLED.with_borrow_mut(|called| called.push(name));
+            CODE.get()
+        }
+    }
+
+    impl Answer for *const c_char {
+        fn to(name: &'static str) -> Self {
+            let text = if name == "ncclGetLastError" { c"rank 3 is gone" } else { c"unknown result code" };
+            text.as_ptr()
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -267,6 +339,33 @@ mod tests {
         assert_eq!(later(Some(1), "ncclCommSplit", SPLIT, SPLIT), Ok(1));
         let missing = NcclError::MissingSymbol { name: "ncclCommSplit" };
         assert_eq!(later(None::<u8>, "ncclCommSplit", SPLIT, SPLIT), Err(missing));
+    }
+
+    #[test]
+    fn a_code_that_nobody_knows_is_an_error_with_all_that_nccl_says() {
+        let error = Nccl::fake().check("ncclSend", 4711).unwrap_err();
+        assert_eq!(error.to_string(), "ncclSend: NCCL error 4711 (unknown result code): rank 3 is gone");
+        assert_eq!(Nccl::fake().check("ncclSend", IN_PROGRESS), Ok(()));
+    }
+
+    #[test]
+    fn a_communicator_is_ready_failed_or_neither() {
+        // The fake writes no state, so that only the call's own result is to be seen.
+        let nccl = Nccl::fake();
+        fake::CODE.set(SUCCESS);
+        // SAFETY: the fake does not look at it.
+        let ready = || unsafe { nccl.is_ready("ncclSend", ptr::null_mut()) };
+        assert_eq!(ready(), Ok(true));
+        fake::CODE.set(2);
+        assert!(matches!(ready(), Err(NcclError::Nccl { call: "ncclCommGetAsyncError", code: 2, .. })));
+    }
+
+    #[test]
+    fn a_place_that_nccl_did_not_tell_is_an_error() {
+        fake::CODE.set(SUCCESS);
+        // SAFETY: the fake does not look at it, and writes no number.
+        let place = unsafe { Nccl::fake().place_in(ptr::null_mut()) };
+        assert!(matches!(place, Err(NcclError::Misuse { call: "ncclCommCount", .. })), "{place:?}");
     }
 
     #[test]

@@ -95,6 +95,8 @@ impl DeviceBytes {
         if bytes.is_empty() {
             return Ok(copy);
         }
+        // Gives back what copies that are done have used.
+        parked::sweep();
         let driver = stream.device().bind()?;
         let mut pinned = stream.pinned(bytes.len())?;
         // SAFETY: nothing copies to or from it yet.
@@ -105,7 +107,6 @@ impl DeviceBytes {
             (driver.memcpy_to_device)(copy.allocation.address, pinned.address().cast(), bytes.len(), stream.raw())
         };
         driver.check("cuMemcpyHtoDAsync", code)?;
-        parked::sweep();
         keep_for_work_of(stream, pinned);
         Ok(copy)
     }

@@ -35,10 +35,20 @@ impl Wait {
         }
     }
 
+    /// Time left.
+    pub(crate) fn left(&self) -> Duration {
+        self.limit.saturating_sub(self.begun.elapsed())
+    }
+
+    /// That it is over.
+    pub(crate) fn late(&self) -> NcclError {
+        NcclError::Deadline { call: self.call, limit: self.limit }
+    }
+
     fn pause(&mut self) -> Result<(), NcclError> {
         let waited = self.begun.elapsed();
         if waited >= self.limit {
-            return Err(NcclError::Deadline { call: self.call, limit: self.limit });
+            return Err(self.late());
         }
         if waited < SPIN {
             // Also lets a thread of the same process run that this one waits for.

@@ -6,15 +6,19 @@
 use std::ffi::{CString, c_int};
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use cudarc::nccl::sys::ncclComm_t;
 
 use crate::device::Device;
+use crate::ending::Ending;
 use crate::error::NcclError;
 use crate::library::{IN_PROGRESS, Nccl, SUCCESS};
-use crate::parked;
 use crate::poll::Wait;
+
+/// For how long an abort waits for NCCL to let go; it goes on by itself.
+pub(crate) const ABORT_WAIT: Duration = Duration::from_secs(2);
 
 /// How a communicator is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -135,46 +139,76 @@ impl State {
         matches!(*self.lock(), Handle::Gone(_))
     }
 
-    /// Ends it, and what is under way with it. Does nothing if it has ended or is ending.
-    pub(crate) fn abort(&self) {
-        let Some(comm) = self.leave(End::Aborted) else { return };
-        // NCCL makes the device current itself where it needs it; without a context it still frees what the host has.
-        let _ = self.device.bind();
-        // SAFETY: the handle was taken out of the lock, so that this is its only use from now on. What it answers changes
-        // nothing: the handle is no more.
-        unsafe { (self.nccl.comm_abort)(comm.raw()) };
-        *self.lock() = Handle::Gone(End::Aborted);
-        parked::sweep();
+    /// Ends it, and what is under way with it; waits for NCCL to let go, but not for long. Does nothing if it has ended or is
+    /// ending.
+    pub(crate) fn abort(self: &Arc<Self>) {
+        Self::abort_all([self]);
+    }
+
+    /// The same with several at once.
+    pub(crate) fn abort_all<'a>(states: impl IntoIterator<Item = &'a Arc<Self>>) {
+        let endings: Vec<_> = states.into_iter().filter_map(|state| state.begin_to_end(End::Aborted)).collect();
+        let begun = Instant::now();
+        for ending in endings {
+            // What it answers changes nothing: the handle is no more.
+            let _ = ending.wait(ABORT_WAIT.saturating_sub(begun.elapsed()));
+        }
     }
 
     /// Waits until all that was launched is done, and leaves.
-    pub(crate) fn finalize(&self, wait: &mut Wait) -> Result<(), NcclError> {
+    pub(crate) fn finalize(self: &Arc<Self>, wait: &mut Wait) -> Result<(), NcclError> {
         const CALL: &str = "ncclCommFinalize";
         let finalize = self.nccl.comm_finalize()?;
-        self.settle(CALL, wait)?;
         self.device.bind()?;
-        self.call(CALL, |comm| {
+        self.call(CALL, wait, |comm| {
             // SAFETY: the communicator exists while its handle is live, and the lock is held.
             unsafe { finalize(comm) }
         })?;
         self.settle(CALL, wait)?;
-        let Some(comm) = self.leave(End::Finalized) else { return Err(NcclError::Aborted { call: CALL }) };
-        // SAFETY: the handle was taken out of the lock, so that this is its only use from now on. It was finalized.
-        let code = unsafe { (self.nccl.comm_destroy)(comm.raw()) };
-        *self.lock() = Handle::Gone(End::Finalized);
-        parked::sweep();
+        let ending = self.begin_to_end(End::Finalized).ok_or(NcclError::Aborted { call: CALL })?;
+        let code = ending.wait(wait.left()).ok_or_else(|| wait.late())?;
         self.nccl.check("ncclCommDestroy", code)
     }
 
-    /// Makes a call that does not block.
-    pub(crate) fn call(&self, call: &'static str, make: impl FnOnce(ncclComm_t) -> c_int) -> Result<(), NcclError> {
-        let handle = self.lock();
-        let Handle::Live(comm) = *handle else { return Err(NcclError::Aborted { call }) };
-        match make(comm.raw()) {
-            SUCCESS | IN_PROGRESS => Ok(()),
-            // SAFETY: the communicator exists, and the lock is held.
-            code => Err(unsafe { self.nccl.error(call, code, comm.raw()) }),
-        }
+    /// Has a thread abort or destroy it. `None` if it has ended or is ending.
+    fn begin_to_end(self: &Arc<Self>, end: End) -> Option<Ending> {
+        let comm = self.leave(end)?;
+        let (state, device) = (self.clone(), self.device.clone());
+        let function = match end {
+            End::Aborted => self.nccl.comm_abort,
+            End::Finalized => self.nccl.comm_destroy,
+        };
+        let call = move || {
+            // As a whole: its part is no handle that may go to another thread.
+            let comm: RawComm = comm;
+            // NCCL makes the device current itself where it needs it; without a context it still frees what the host has.
+            let _ = device.bind();
+            // SAFETY: the handle was taken out of the lock, so that this is its only use from now on. It may be aborted at any
+            // time, and is destroyed only after it was finalized.
+            unsafe { function(comm.raw()) }
+        };
+        Some(Ending::begin(call, move || *state.lock() = Handle::Gone(end)))
+    }
+
+    /// Makes a call that does not block, once nothing is under way: another thread may be using the communicator too.
+    pub(crate) fn call(
+        &self,
+        call: &'static str,
+        wait: &mut Wait,
+        make: impl Fn(ncclComm_t) -> c_int,
+    ) -> Result<(), NcclError> {
+        wait.until(|| {
+            let handle = self.lock();
+            if !self.is_ready_locked(&handle, call)? {
+                return Ok(None);
+            }
+            let Handle::Live(comm) = *handle else { return Err(NcclError::Aborted { call }) };
+            match make(comm.raw()) {
+                SUCCESS | IN_PROGRESS => Ok(Some(())),
+                // SAFETY: the communicator exists, and the lock is held.
+                code => Err(unsafe { self.nccl.error(call, code, comm.raw()) }),
+            }
+        })
     }
 
     /// Takes the handle out, for the one who gets it to end it.

@@ -239,6 +239,19 @@ pub enum CommError {
     /// A buffer that cannot be.
     #[error(transparent)]
     Buffer(#[from] BufferError),
+    /// A collective of a group took too long on this rank's device, though all ranks had asked for it.
+    #[cfg(feature = "nccl")]
+    #[error("{collective} {round} of group {group} did not complete on the device within {limit:?}")]
+    DeviceDeadline {
+        /// The collective.
+        collective: Collective,
+        /// The group.
+        group: u32,
+        /// Its number among the collectives of the group.
+        round: u64,
+        /// The limit.
+        limit: Duration,
+    },
     /// Something of NCCL's or of the device's went wrong.
     #[cfg(feature = "nccl")]
     #[error("{of}: {error}")]

@@ -5,8 +5,8 @@
 //! - [`Buffer`], [`Boundary`], [`Envelope`]: what travels, and the contract it must fulfil;
 //! - [`CommError`]: what can go wrong between ranks; nothing blocks without a deadline, and errors between ranks name them;
 //! - [`flight`]: what a rank did last, records of it, and which rank and action a failure came from;
-//! - [`Endpoint`]: a rank's ends of the program's channels, in memory ([`memory_fabric`]), in memory shared between processes, or
-//!   over sockets;
+//! - [`Endpoint`]: a rank's ends of the program's channels, in memory ([`memory_fabric`]), in memory shared between processes,
+//!   over sockets or, with the feature `nccl`, between GPUs (`Member::over_nccl`);
 //! - [`Control`]: a barrier and the exchange of small values in rank order;
 //! - [`Host`] and [`join`]: how processes find each other, check that they run the same program, and make every link
 //!   before step 0;

@@ -62,7 +62,7 @@ fn of_comm(error: &CommError) -> Failure {
         CommError::PeerLost { .. } | CommError::Deadline { .. } | CommError::CollectiveDeadline { .. } => Failure::Lost,
         // Another rank has not done its part of what they do together.
         #[cfg(feature = "nccl")]
-        CommError::Nccl { error: nccl_rs::NcclError::Deadline { .. }, .. } => Failure::Lost,
+        CommError::Nccl { error: pp_comm::nccl_rs::NcclError::Deadline { .. }, .. } => Failure::Lost,
         _ => Failure::Other,
     }
 }

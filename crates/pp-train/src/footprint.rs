@@ -45,23 +45,51 @@ impl Footprint {
     /// Of all ranks, which share one machine: of its own memory, not of its GPUs'.
     fn of(sizes: Sizes<'_>) -> Self {
         let mut all = Self::default();
-        let (placement, model) = (sizes.plan.placement(), sizes.model);
         for (rank, peak) in (0..).map(Rank).zip(sizes.plan.peaks_saved()) {
-            let saved: f64 = placement.stages_of(rank).map(|stage| saved_bytes_of(sizes, stage)).sum();
-            let chunks = placement.stages_of(rank).map(|stage| ChunkSpec::new(sizes.layers, stage));
-            let n_parameters = chunks.map(|chunk| n_parameters(model, &chunk)).sum::<f64>();
+            let mine = Self::of_rank(sizes, rank, peak);
             if sizes.compute.is_on_host() {
-                all.weights += per_parameter(sizes.compute.dtype) * n_parameters;
-                all.activations += f64::from(peak) * saved / f64::from(placement.n_chunks());
+                all.weights += mine.weights;
+                all.activations += mine.activations;
             }
-            all.batch += PER_TOKEN * tokens(sizes) * f64::from(sizes.plan.microbatches());
+            all.batch += mine.batch;
         }
         all
+    }
+
+    /// Of one rank, which keeps `peak` activations at once, wherever its tensors are.
+    fn of_rank(sizes: Sizes<'_>, rank: Rank, peak: u32) -> Self {
+        let placement = sizes.plan.placement();
+        let saved: f64 = placement.stages_of(rank).map(|stage| saved_bytes_of(sizes, stage)).sum();
+        let chunks = placement.stages_of(rank).map(|stage| ChunkSpec::new(sizes.layers, stage));
+        let n_parameters = chunks.map(|chunk| n_parameters(sizes.model, &chunk)).sum::<f64>();
+        Self {
+            weights: per_parameter(sizes.compute.dtype) * n_parameters,
+            activations: f64::from(peak) * saved / f64::from(placement.n_chunks()),
+            batch: PER_TOKEN * tokens(sizes) * f64::from(sizes.plan.microbatches()),
+        }
     }
 
     fn total(self) -> f64 {
         self.weights + self.activations + self.batch
     }
+}
+
+/// What a rank needs of a GPU, in words, where that is more than the GPU has.
+#[cfg(any(feature = "cuda", test))]
+pub(crate) fn beyond_gpu(sizes: Sizes<'_>, rank: Rank, n_bytes: f64) -> Option<String> {
+    let peak = sizes.plan.peaks_saved().get(rank.idx()).copied()?;
+    let needed = Footprint::of_rank(sizes, rank, peak);
+    (needed.total() > n_bytes).then(|| {
+        format!(
+            "rank {rank} needs about {:.1} GiB of its GPU (weights with gradient and moments {:.1}, activations {:.1}, batches \
+             {:.1}), which has {:.1}; use more ranks, fewer layers or smaller microbatches",
+            needed.total() / GIB,
+            needed.weights / GIB,
+            needed.activations / GIB,
+            needed.batch / GIB,
+            n_bytes / GIB
+        )
+    })
 }
 
 /// Refuses sizes that would fail only once the ranks have started. A run may take this share of the memory there is.
@@ -224,6 +252,20 @@ mod tests {
         let check = |dtype: &str| TrainConfig::new(&args(dtype)).map_err(|error| error.to_string());
         assert!(check("--dtype f32").unwrap_err().contains("is a message of 5368709120 bytes"));
         assert!(!check("--dtype bf16").is_err_and(|error| error.contains("is a message of")));
+    }
+
+    #[test]
+    fn a_rank_that_needs_more_than_its_gpu_has_says_what() {
+        let config = config("--pp 2 --layer-split 2,6");
+        let needs = |rank, n_bytes| beyond_gpu(config.sizes(), Rank(rank), n_bytes);
+        assert_eq!((needs(0, GIB), needs(1, GIB)), (None, None));
+        let told = needs(1, 1e6).unwrap();
+        assert!(told.contains("rank 1 needs about") && told.contains("which has 0.0"), "{told}");
+        let total = Footprint::of(config.sizes()).total();
+        let of =
+            |rank| Footprint::of_rank(config.sizes(), Rank(rank), config.plan.peaks_saved()[rank as usize]).total();
+        assert_eq!(of(0) + of(1), total);
+        assert!(needs(1, of(1)).is_none() && needs(1, of(1) - 1.0).is_some());
     }
 
     #[test]

@@ -26,7 +26,8 @@ impl Groups {
     }
 }
 
-fn embedding(config: &TrainConfig, rank: Rank) -> Option<Group> {
+/// The two ranks that have one copy each of a tied weight, for either of them.
+pub(crate) fn embedding(config: &TrainConfig, rank: Rank) -> Option<Group> {
     let group = config.mesh.group(Axis::Embedding, rank)?;
     (config.model.tied() && group.n_ranks() > 1).then_some(group)
 }

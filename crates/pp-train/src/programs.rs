@@ -5,6 +5,8 @@ use anyhow::Result;
 use pp_schedule::lower::PolicyError;
 use pp_schedule::{Certificate, CertifiedProgram, Channel, Fingerprint, Rank};
 
+#[cfg(feature = "nccl")]
+use crate::invalid::Invalid;
 use crate::plan::{OwnProgram, Plan};
 
 /// Builds and verifies both programs for all ranks; their certificates, training first.
@@ -13,6 +15,19 @@ use crate::plan::{OwnProgram, Plan};
 /// When one does not verify, which is a fault of its generator.
 pub fn prove(plan: &Plan) -> Result<Vec<Certificate>> {
     Ok(plan.verified()?.iter().map(|verified| verified.certificate()).collect())
+}
+
+/// That both programs run with one communicator of NCCL for all channels, of which not every program is content.
+///
+/// # Errors
+/// [`Invalid`], which says who would wait for whom, and what works instead.
+#[cfg(feature = "nccl")]
+pub(crate) fn check_one_communicator(plan: &Plan) -> Result<()> {
+    for verified in plan.verified()? {
+        let checked = pp_schedule::verify::check_grouped(verified.program());
+        checked.map_err(|error| Invalid(format!("--nccl-communicators one: {error}")))?;
+    }
+    Ok(())
 }
 
 /// One rank's part of both programs, built by itself and not yet known to be part of a proved whole.

@@ -14,6 +14,8 @@ use crate::files;
 use crate::flight::Flight;
 use crate::groups::channels;
 use crate::machine::{Machine, all_ready};
+#[cfg(feature = "nccl")]
+use crate::programs::check_one_communicator;
 use crate::programs::{OwnPrograms, Programs, prove};
 use crate::report::{self, Report, say};
 use crate::stop::{Stop, Stopped};
@@ -33,6 +35,11 @@ const FAREWELL: Duration = Duration::from_secs(2);
 pub fn run(config: &TrainConfig, stop: &Stop, flight: &Flight) -> Result<Option<Stopped>> {
     let text = Text::load(config)?;
     files::check(config)?;
+    // On every rank, so that none waits for one that refuses.
+    #[cfg(feature = "nccl")]
+    if config.carrier.has_one_communicator() {
+        check_one_communicator(&config.plan)?;
+    }
     if config.dry_run {
         prove(&config.plan)?;
         say(&report::before(config, &text))?;

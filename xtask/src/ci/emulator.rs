@@ -20,25 +20,32 @@ const PACKAGE: &str = "cuda-emulator";
 const NAMES: [&str; 4] = ["libcuda.so", "libcuda.so.1", "libnccl.so", "libnccl.so.2"];
 
 /// What is tested with the emulator in the loader's way.
-const TESTS: [&[&str]; 4] = [
+const TESTS: [&[&str]; 5] = [
     &["--package", PACKAGE],
     &["--package", "nccl-rs", "--features", "nccl,emulated"],
     &["--package", "pp-comm", "--features", "nccl"],
     &["--package", "pp-gpu-check", "--features", "nccl", "--test", "emulated"],
+    &["--package", "pp-train", "--features", "nccl", "--test", "emulated"],
 ];
 
 pub(super) fn check() -> anyhow::Result<Passed> {
-    let features = ["--features", "nccl-rs/nccl,nccl-rs/emulated,pp-comm/nccl"];
-    let clippy = ["clippy", "--package", PACKAGE, "--package", "nccl-rs", "--package", "pp-comm", "--all-targets"];
-    succeeds(cargo().args(clippy).args(features).args(["--", "-D", "warnings"]))?;
     let library = build()?;
     let folder = lay_links(&library)?;
     let path = library_path(&folder, env::var_os("LD_LIBRARY_PATH"))?;
+    let features = ["--features", "nccl-rs/nccl,nccl-rs/emulated,pp-comm/nccl"];
+    let clippy = ["clippy", "--package", PACKAGE, "--package", "nccl-rs", "--package", "pp-comm", "--all-targets"];
+    let mut results = vec![succeeds(cargo().args(clippy).args(features).args(["--", "-D", "warnings"]))];
     for test in TESTS {
-        succeeds(cargo().arg("test").args(test).env("LD_LIBRARY_PATH", &path))?;
+        results.push(succeeds(cargo().arg("test").args(test).env("LD_LIBRARY_PATH", &path)));
+    }
+    // All of them are run, also after one has failed.
+    let failed: Vec<String> =
+        results.iter().filter_map(|result| Some(format!("{:#}", result.as_ref().err()?))).collect();
+    if !failed.is_empty() {
+        bail!("{}", failed.join("\n"));
     }
     println!(
-        "emulator: clippy with NCCL's features, and the tests of {PACKAGE}, nccl-rs, pp-comm and pp-gpu-check with {} as {}",
+        "emulator: clippy with NCCL's features, and the tests of {PACKAGE}, nccl-rs, pp-comm, pp-gpu-check and pp-train with {} as {}",
         library.display(),
         NAMES.join(", ")
     );

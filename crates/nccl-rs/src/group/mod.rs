@@ -305,7 +305,45 @@ fn is_with(comm: &Comm, operation: &Operation) -> bool {
 fn rank_of(comm: &Comm, call: &'static str, rank: usize) -> Result<c_int, NcclError> {
     let raw = c_int::try_from(rank).ok().filter(|_| rank < comm.n_ranks());
     raw.ok_or_else(|| {
-        let reason = format!("rank {rank} of {} does not exist: the last is {}", comm.n_ranks(), comm.n_ranks() - 1);
+        let reason = format!(
+            "rank {rank} of {} does not exist: the last is {}",
+            comm.n_ranks(),
+            comm.n_ranks().saturating_sub(1)
+        );
         NcclError::Misuse { call, reason }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::library::fake::{CALLED, CODE};
+
+    #[test]
+    fn a_group_that_was_begun_is_ended_once_whatever_happens() {
+        let nccl = Nccl::fake();
+        CODE.set(SUCCESS);
+        let called = || CALLED.with_borrow_mut(std::mem::take);
+        called();
+        assert_eq!(Open::begin(&nccl).unwrap().end(), SUCCESS);
+        assert_eq!(called(), ["ncclGroupStart", "ncclGroupEnd"]);
+        // As when an operation in it is refused.
+        drop(Open::begin(&nccl).unwrap());
+        assert_eq!(called(), ["ncclGroupStart", "ncclGroupEnd"]);
+        CODE.set(5);
+        assert!(Open::begin(&nccl).is_err());
+        assert_eq!(called(), ["ncclGroupStart"]);
+    }
+
+    #[test]
+    fn handles_may_go_to_any_thread() {
+        fn crosses<T: Send + Sync>() {}
+        crosses::<crate::Comm>();
+        crosses::<crate::AbortHandle>();
+        crosses::<crate::InFlight>();
+        crosses::<crate::Stream>();
+        crosses::<crate::Event>();
+        crosses::<crate::DeviceBytes>();
+        crosses::<crate::Group<'_>>();
+    }
 }

@@ -88,28 +88,25 @@ impl Operation {
                 )));
             }
         }
-        // What every rank gives or gets of the larger one, and which part of it may be the smaller one itself.
+        // The larger buffer holds as many parts as there are ranks, or one.
         let (part, whole, n_parts) = match kind {
-            Kind::Send { .. } => (read, Span::NONE, 0),
-            Kind::Recv { .. } => (write, Span::NONE, 0),
+            Kind::Send { .. } => (read, read, 1),
+            Kind::Recv { .. } | Kind::Broadcast { .. } => (write, write, 1),
             Kind::AllReduce(_) => (read, write, 1),
-            Kind::Broadcast { .. } => (write, write, 1),
             Kind::AllGather => (read, write, n_ranks),
             Kind::ReduceScatter(_) => (write, read, n_ranks),
         };
-        if part.n_bytes.checked_mul(n_parts).is_none_or(|n_bytes| n_bytes != whole.n_bytes) && n_parts > 0 {
+        if part.n_bytes.checked_mul(n_parts) != Some(whole.n_bytes) {
             let (small, large) = (part.n_bytes, whole.n_bytes);
             return Err(refuse(format!("{large} bytes are not {n_parts} times {small}, one for each of its parts")));
         }
-        if kind != (Kind::AllGather) && !matches!(kind, Kind::ReduceScatter(_)) && read == write {
-            // In place, or one buffer only.
-        } else if read.overlaps(write) {
-            let offset = (part.n_bytes as u64).saturating_mul(rank as u64);
-            if n_parts <= 1 || whole.address.checked_add(offset) != Some(part.address) {
-                let place =
-                    if n_parts <= 1 { "the same memory".to_string() } else { format!("part {rank} of the other") };
-                return Err(refuse(format!("its two buffers overlap; they may only be apart, or one be {place}")));
-            }
+        // In place means: the part is this rank's own in the whole.
+        let own = if n_parts == 1 { 0 } else { rank };
+        let offset = (part.n_bytes as u64).checked_mul(own as u64);
+        let place = offset.and_then(|offset| whole.address.checked_add(offset));
+        if read.overlaps(write) && place != Some(part.address) {
+            let reason = format!("its buffers overlap; they may be apart, or the smaller be part {own} of the larger");
+            return Err(refuse(reason));
         }
         Ok(Self { kind, read, write, dtype, count: part.n_bytes / dtype.n_bytes() })
     }
@@ -169,4 +166,78 @@ pub(super) fn check_apart(operations: &[Operation]) -> Result<(), NcclError> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SUM: Kind = Kind::AllReduce(ReduceOp::Sum);
+
+    fn span(address: u64, n_bytes: usize) -> Span {
+        Span { address, n_bytes }
+    }
+
+    /// As rank 1 of 3.
+    fn operation(kind: Kind, read: Span, write: Span) -> Result<Operation, NcclError> {
+        Operation::new(kind, read, write, DataType::F32, 3, 1)
+    }
+
+    #[test]
+    fn counts_are_those_that_nccl_takes() {
+        let small = span(0x100, 8);
+        let large = span(0x200, 24);
+        let count = |kind, read, write| operation(kind, read, write).unwrap().count;
+        assert_eq!(count(Kind::Send { peer: 0 }, large, Span::NONE), 6);
+        assert_eq!(count(Kind::Recv { peer: 0 }, Span::NONE, small), 2);
+        assert_eq!(count(SUM, small, span(0x300, 8)), 2);
+        assert_eq!(count(Kind::AllGather, small, large), 2);
+        assert_eq!(count(Kind::ReduceScatter(ReduceOp::Sum), large, small), 2);
+        assert_eq!(count(Kind::Broadcast { root: 0 }, large, large), 6);
+        assert_eq!(count(Kind::AllGather, Span::NONE, Span::NONE), 0);
+    }
+
+    #[test]
+    fn lengths_that_do_not_fit_are_refused() {
+        let is_refused = |kind, read, write| matches!(operation(kind, read, write), Err(NcclError::Misuse { .. }));
+        assert!(is_refused(Kind::Send { peer: 0 }, span(0x100, 6), Span::NONE));
+        assert!(is_refused(SUM, span(0x100, 8), span(0x200, 12)));
+        assert!(is_refused(Kind::AllGather, span(0x100, 8), span(0x200, 8)));
+        assert!(is_refused(Kind::AllGather, span(0x100, 8), Span::NONE));
+        assert!(is_refused(Kind::ReduceScatter(ReduceOp::Sum), Span::NONE, span(0x200, 8)));
+        // Three times that is not a length at all.
+        assert!(is_refused(Kind::AllGather, span(0x100, usize::MAX - 3), span(0x200, 8)));
+    }
+
+    #[test]
+    fn buffers_may_overlap_in_place_only() {
+        let whole = span(0x200, 24);
+        let is_fine = |kind, read, write| operation(kind, read, write).is_ok();
+        assert!(is_fine(SUM, whole, whole));
+        assert!(!is_fine(SUM, whole, span(0x204, 24)));
+        assert!(is_fine(Kind::AllGather, span(0x208, 8), whole));
+        assert!(!is_fine(Kind::AllGather, span(0x200, 8), whole));
+        assert!(is_fine(Kind::ReduceScatter(ReduceOp::Sum), whole, span(0x208, 8)));
+        assert!(!is_fine(Kind::ReduceScatter(ReduceOp::Sum), whole, span(0x20c, 8)));
+        // Beside each other is apart, also at the end of all addresses.
+        assert!(is_fine(SUM, span(0x200, 8), span(0x208, 8)));
+        assert!(is_fine(SUM, span(u64::MAX - 7, 8), span(u64::MAX - 15, 8)));
+    }
+
+    #[test]
+    fn operations_of_one_group_must_not_write_what_others_use() {
+        let send = |address| operation(Kind::Send { peer: 0 }, span(address, 16), Span::NONE).unwrap();
+        let recv = |address| operation(Kind::Recv { peer: 0 }, Span::NONE, span(address, 16)).unwrap();
+        let in_place = operation(SUM, span(0x100, 16), span(0x100, 16)).unwrap();
+        // One buffer may go to several.
+        assert!(check_apart(&[send(0x100), send(0x100), send(0x108), recv(0x118)]).is_ok());
+        assert!(check_apart(&[in_place, send(0x110), recv(0xf0)]).is_ok());
+        assert!(check_apart(&[send(0x100), recv(0x10c)]).is_err());
+        assert!(check_apart(&[recv(0x10c), send(0x100)]).is_err());
+        assert!(check_apart(&[recv(0x100), recv(0x100)]).is_err());
+        assert!(check_apart(&[in_place, send(0x100)]).is_err());
+        // Also where another lies between.
+        let long = operation(Kind::Recv { peer: 0 }, Span::NONE, span(0x100, 64)).unwrap();
+        assert!(check_apart(&[long, send(0x200), send(0x130)]).is_err());
+    }
 }

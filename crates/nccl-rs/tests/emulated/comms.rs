@@ -1,12 +1,13 @@
 //! How communicators are made, divided, left and aborted.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Barrier};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use nccl_rs::{
-    Comm, CommConfig, CommStatus, DataType, Device, DeviceBytes, Group, NcclError, ReduceOp, Shared, Stream, UniqueId,
+    AbortHandle, Comm, CommConfig, CommStatus, DataType, Device, DeviceBytes, Group, NcclError, ReduceOp, Shared,
+    Stream, UniqueId,
 };
 
 use crate::support::{Case, LIMIT, Rank, SHORT, comes_about, ranks};
@@ -116,6 +117,23 @@ fn aborts_may_come_from_all_sides_at_once() {
                 stream.settle(LIMIT).unwrap();
             });
         }
+    });
+}
+
+#[test]
+fn several_are_aborted_at_once() {
+    Case::new("comms::several_are_aborted_at_once").run(|| {
+        let both_launched = Barrier::new(2);
+        ranks(2, |rank| {
+            let other = rank.comm.split(Some(0), rank.rank as i32, &CommConfig::default(), LIMIT).unwrap().unwrap();
+            let in_flight = receive(&rank).unwrap();
+            both_launched.wait();
+            let handles = [rank.comm.abort_handle(), other.abort_handle(), other.abort_handle()];
+            AbortHandle::abort_all(&handles);
+            assert!(handles.iter().all(|handle| handle.status() == CommStatus::Aborted));
+            assert!(matches!(in_flight.is_complete(), Err(NcclError::Aborted { .. })));
+            rank.stream.settle(LIMIT).unwrap();
+        });
     });
 }
 

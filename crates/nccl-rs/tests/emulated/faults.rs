@@ -131,3 +131,35 @@ fn an_older_nccl_does_what_it_can() {
         assert_eq!(alone(&config).unwrap_err(), too_old);
     });
 }
+
+#[test]
+fn a_host_that_has_only_the_names_with_versions_works() {
+    Case::new("faults::a_host_that_has_only_the_names_with_versions_works")
+        .only_names(&["libcuda.so.1", "libnccl.so.2"])
+        .run(|| {
+            assert!(runtime_version().is_ok());
+            alone(&CommConfig::default()).unwrap().finalize(LIMIT).unwrap();
+        });
+}
+
+#[test]
+fn an_nccl_that_cannot_divide_says_so() {
+    Case::new("faults::an_nccl_that_cannot_divide_says_so").faults("version=21700").run(|| {
+        let comm = alone(&CommConfig::default()).unwrap();
+        let error = comm.split(Some(0), 0, &CommConfig::default(), LIMIT).unwrap_err();
+        assert_eq!(error, NcclError::TooOld { found: version(17, 0), minimum: version(18, 0) });
+        // That was found out beforehand: it is as it was.
+        assert_eq!(comm.status(), CommStatus::Ready);
+        comm.finalize(LIMIT).unwrap();
+    });
+}
+
+#[test]
+fn every_version_takes_its_configuration() {
+    for minor in [14, 17, 18, 26, 27, 28, 29, 30, 32] {
+        let version = format!("version={}", 20_000 + 100 * minor);
+        Case::new("faults::every_version_takes_its_configuration").faults(&version).run(|| {
+            alone(&CommConfig::default()).unwrap().finalize(LIMIT).unwrap();
+        });
+    }
+}

@@ -1,10 +1,10 @@
 //! What each operation does, and what is refused.
 
-use std::sync::Arc;
+use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
 use nccl_rs::{
-    Comm, CommConfig, DataType, Device, DeviceBytes, DeviceMemory, Group, NcclError, ReduceOp, Shared, Stream, UniqueId,
+    Comm, CommConfig, DataType, Device, DeviceBytes, DevicePart, Group, NcclError, ReduceOp, Shared, Stream, UniqueId,
 };
 
 use crate::support::{Case, LIMIT, Rank, cudarc_stream, processes, ranks};
@@ -100,35 +100,12 @@ fn all_gather_and_reduce_scatter_take_parts() {
     });
 }
 
-/// Part of other memory, as a user of the crate could have it.
-#[derive(Debug)]
-struct Part {
-    whole: Shared,
-    offset: usize,
-    n_bytes: usize,
-}
-
-// SAFETY: it keeps the whole, of which it is a part.
-unsafe impl DeviceMemory for Part {
-    fn address(&self) -> u64 {
-        self.whole.address() + self.offset as u64
-    }
-
-    fn n_bytes(&self) -> usize {
-        self.n_bytes
-    }
-
-    fn freed_on(&self) -> Option<Stream> {
-        self.whole.freed_on()
-    }
-}
-
 #[test]
 fn parts_may_be_gathered_and_scattered_in_place() {
     Case::new("operations::parts_may_be_gathered_and_scattered_in_place").run(|| {
         ranks(2, |rank| {
             let whole = rank.floats(&[rank.rank as f32 + 1.0; 2]);
-            let part = |index: usize| Arc::new(Part { whole: whole.clone(), offset: 4 * index, n_bytes: 4 });
+            let part = |index: usize| Arc::new(DevicePart::new(whole.clone(), 4 * index..4 * index + 4).unwrap());
             let mut group = Group::new();
             group.all_gather(&rank.comm, part(rank.rank), whole.clone(), DataType::F32).unwrap();
             complete(&rank, group);
@@ -242,6 +219,37 @@ fn threads_may_share_communicators() {
             other.finalize(LIMIT).unwrap();
             rank.leave();
         });
+    });
+}
+
+#[test]
+fn threads_may_name_communicators_in_any_order() {
+    Case::new("operations::threads_may_name_communicators_in_any_order").run(|| {
+        let device = Device::new(0).unwrap();
+        let alone = || Comm::init(&device, UniqueId::new().unwrap(), 1, 0, &CommConfig::default(), LIMIT).unwrap();
+        let comms = [alone(), alone()];
+        // Begun at once, often: in different orders they would soon wait for each other for ever.
+        let begin = Barrier::new(2);
+        std::thread::scope(|scope| {
+            for order in [[0, 1], [1, 0]] {
+                let (comms, device, begin) = (&comms, &device, &begin);
+                scope.spawn(move || {
+                    let stream = Stream::new(device).unwrap();
+                    for _ in 0..500 {
+                        begin.wait();
+                        let mut group = Group::new();
+                        for index in order {
+                            let memory = Arc::new(DeviceBytes::from_host(&stream, &[3]).unwrap());
+                            group.broadcast(&comms[index], memory, DataType::U8, 0).unwrap();
+                        }
+                        group.launch(&stream, LIMIT).unwrap().wait(LIMIT).unwrap();
+                    }
+                });
+            }
+        });
+        for comm in comms {
+            comm.finalize(LIMIT).unwrap();
+        }
     });
 }
 

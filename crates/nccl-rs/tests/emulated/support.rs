@@ -1,6 +1,7 @@
 //! Every test in a process of its own; ranks as its threads, or as further processes.
 
 use std::fs::{self, File};
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, Sender};
@@ -30,11 +31,19 @@ pub(crate) struct Case {
     name: &'static str,
     settings: Vec<(&'static str, String)>,
     violation: Option<&'static str>,
+    /// The names by which the libraries are found; all, if none.
+    library_names: &'static [&'static str],
 }
 
 impl Case {
     pub(crate) fn new(name: &'static str) -> Self {
-        Self { name, settings: Vec::new(), violation: None }
+        Self { name, settings: Vec::new(), violation: None, library_names: &[] }
+    }
+
+    /// With the libraries under these names alone.
+    pub(crate) fn only_names(mut self, names: &'static [&'static str]) -> Self {
+        self.library_names = names;
+        self
     }
 
     /// With faults, as the emulator's README lists them.
@@ -58,12 +67,16 @@ impl Case {
         if env::var(CASE_VAR).as_deref() == Ok(self.name) {
             return body();
         }
-        check_emulator();
+        let library = emulator();
         let folder = env::temp_dir().join(format!("nccl-rs-{}-{}", std::process::id(), self.name.replace("::", "-")));
         fs::create_dir_all(&folder).unwrap();
         let (report, output) = (folder.join("report"), folder.join("output"));
         let mut command = this_test(self.name, &output);
         command.env("CUDA_EMULATOR_REPORT", &report).envs(self.settings.iter().map(|(name, value)| (name, value)));
+        for name in self.library_names {
+            symlink(&library, folder.join(name)).unwrap();
+            command.env("LD_LIBRARY_PATH", &folder);
+        }
         let has_passed = wait(command.spawn().unwrap());
         let (report, output) = (read(&report), read(&output));
         fs::remove_dir_all(&folder).unwrap();
@@ -110,16 +123,14 @@ fn read(path: &PathBuf) -> String {
     fs::read_to_string(path).unwrap_or_default()
 }
 
-/// That the libraries found first are the emulator's.
-fn check_emulator() {
+/// The emulator, which must be the library that is found first.
+fn emulator() -> PathBuf {
     let folders = env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
     let found = env::split_paths(&folders).find_map(|folder| folder.join("libnccl.so.2").canonicalize().ok());
-    let name = found.as_deref().and_then(Path::file_name).and_then(|name| name.to_str());
-    assert_eq!(
-        name,
-        Some("libcuda_emulator.so"),
-        "these tests run on the emulated driver: start them with `cargo xtask ci emulator`"
-    );
+    let is_emulator = |path: &PathBuf| path.file_name().is_some_and(|name| name == "libcuda_emulator.so");
+    found
+        .filter(is_emulator)
+        .expect("these tests run on the emulated driver: start them with `cargo xtask ci emulator`")
 }
 
 /// One rank of a communicator over all ranks, each with a device and a thread of its own.

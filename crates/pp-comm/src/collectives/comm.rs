@@ -4,9 +4,12 @@ use std::cell::RefCell;
 use std::ops::Range;
 use std::rc::Rc;
 
+#[cfg(feature = "nccl")]
+use super::calls::Task;
 use super::error::GroupError;
-use super::job::{Job, Part, Plan, share_of};
-use super::offer::Offer;
+use super::host::{HostJob, Part, Plan, share_of};
+use super::job::Job;
+use super::offer::{Memory, Offer};
 use super::pending::{Pending, Queue};
 use super::round::Round;
 use super::shares;
@@ -88,7 +91,7 @@ impl GroupComm {
         let nothing = Boundary::new(DType::I64, &[0])?;
         let (gives, gets) = (self.places(|_| None), self.places(|_| None));
         let part = Part { offer: offer(nothing), plan: Plan::Keep, gives, gets };
-        self.start(endpoint, Collective::Barrier, part, |_| Ok(()))
+        self.start_on_host(endpoint, Collective::Barrier, part, |_| Ok(()))
     }
 
     /// Starts an all-gather: every rank gives a buffer of one type and shape, and gets all of them, in the order of the
@@ -101,10 +104,15 @@ impl GroupComm {
         endpoint: &mut Endpoint,
         buffer: Buffer,
     ) -> Result<Pending<Vec<Buffer>>, GroupError> {
+        #[cfg(feature = "nccl")]
+        if buffer.is_on_device() {
+            let asked = offer(buffer.boundary().clone());
+            return self.start_on_device(endpoint, Collective::AllGather, asked, Task::AllGather { given: buffer }, Ok);
+        }
         let boundary = buffer.boundary().clone();
         let (gives, gets) = (self.copies(buffer), self.places(|_| Some(boundary.clone())));
         let part = Part { offer: offer(boundary), plan: Plan::Keep, gives, gets };
-        self.start(endpoint, Collective::AllGather, part, Ok)
+        self.start_on_host(endpoint, Collective::AllGather, part, Ok)
     }
 
     /// Starts an all-gather of shares: every rank gives its [`share`](GroupComm::share) of a tensor, and gets the
@@ -124,9 +132,14 @@ impl GroupComm {
             let expected = shares::boundary(whole, n_ranks, self.group.place())?;
             return Err(GroupError::Given { expected, given: share.boundary().clone() });
         }
+        #[cfg(feature = "nccl")]
+        if share.is_on_device() {
+            let task = Task::Join { given: share, whole: whole.clone() };
+            return self.start_on_device(endpoint, Collective::AllGather, offer(whole.clone()), task, the_one);
+        }
         let gives = self.copies(share);
         let part = Part { offer: offer(whole.clone()), plan: Plan::Join(whole.clone()), gives, gets: boundaries };
-        self.start(endpoint, Collective::AllGather, part, the_one)
+        self.start_on_host(endpoint, Collective::AllGather, part, the_one)
     }
 
     /// Starts a reduce-scatter: every rank gives a tensor of one type and shape, and gets its
@@ -139,8 +152,14 @@ impl GroupComm {
         endpoint: &mut Endpoint,
         buffer: Buffer,
     ) -> Result<Pending<Buffer>, GroupError> {
+        #[cfg(feature = "nccl")]
+        if buffer.is_on_device() {
+            let asked = offer(buffer.boundary().clone());
+            let task = Task::ReduceScatter { given: buffer };
+            return self.start_on_device(endpoint, Collective::ReduceScatter, asked, task, the_one);
+        }
         let part = self.shares_to_all(&buffer, Plan::Sum)?;
-        self.start(endpoint, Collective::ReduceScatter, part, the_one)
+        self.start_on_host(endpoint, Collective::ReduceScatter, part, the_one)
     }
 
     /// Starts an all-reduce: every rank gives a tensor of one type and shape, and gets their sum.
@@ -148,6 +167,17 @@ impl GroupComm {
     /// # Errors
     /// [`GroupError`].
     pub fn start_all_reduce(&mut self, endpoint: &mut Endpoint, buffer: Buffer) -> Result<Pending<Buffer>, GroupError> {
+        #[cfg(feature = "nccl")]
+        if buffer.is_on_device() {
+            let asked = offer(buffer.boundary().clone());
+            return self.start_on_device(
+                endpoint,
+                Collective::AllReduce,
+                asked,
+                Task::AllReduce { given: buffer },
+                the_one,
+            );
+        }
         let boundary = buffer.boundary().clone();
         // Over two ranks the shares are no less to send than the whole.
         let part = if boundary.n_bytes() <= SMALL || self.group.n_ranks() == 2 {
@@ -156,7 +186,7 @@ impl GroupComm {
         } else {
             self.shares_to_all(&buffer, Plan::SumShares(boundary))?
         };
-        self.start(endpoint, Collective::AllReduce, part, the_one)
+        self.start_on_host(endpoint, Collective::AllReduce, part, the_one)
     }
 
     /// Starts a broadcast: the rank at place `root` gives a buffer, which all get. All say beforehand of what type and
@@ -171,6 +201,25 @@ impl GroupComm {
         boundary: &Boundary,
         buffer: Option<Buffer>,
     ) -> Result<Pending<Buffer>, GroupError> {
+        self.check_broadcast(root, boundary, buffer.as_ref())?;
+        #[cfg(feature = "nccl")]
+        if buffer.as_ref().is_some_and(Buffer::is_on_device) {
+            return self.start_device_broadcast(endpoint, root, boundary, buffer);
+        }
+        let part = match buffer {
+            Some(buffer) => self.given_out(root, buffer)?,
+            None => self.taken_from(root, boundary)?,
+        };
+        self.start_on_host(endpoint, Collective::Broadcast, part, the_one)
+    }
+
+    /// Whether the arguments of a broadcast make sense.
+    pub(super) fn check_broadcast(
+        &self,
+        root: usize,
+        boundary: &Boundary,
+        buffer: Option<&Buffer>,
+    ) -> Result<(), GroupError> {
         let (group, n_ranks, place) = (self.group.id(), self.group.n_ranks(), self.group.place());
         let rank = self.group.ranks()[place];
         if root >= n_ranks {
@@ -179,14 +228,12 @@ impl GroupComm {
         if buffer.is_some() != (root == place) {
             return Err(GroupError::Giver { rank, root, place, gives: buffer.is_some() });
         }
-        let part = match buffer {
+        match buffer {
             Some(buffer) if buffer.boundary() != boundary => {
-                return Err(GroupError::Given { expected: boundary.clone(), given: buffer.boundary().clone() });
+                Err(GroupError::Given { expected: boundary.clone(), given: buffer.boundary().clone() })
             }
-            Some(buffer) => self.given_out(root, buffer)?,
-            None => self.taken_from(root, boundary)?,
-        };
-        self.start(endpoint, Collective::Broadcast, part, the_one)
+            _ => Ok(()),
+        }
     }
 
     /// Waits until all ranks are here.
@@ -248,20 +295,31 @@ impl GroupComm {
         self.start_broadcast(endpoint, root, boundary, buffer)?.wait(endpoint)
     }
 
-    fn start<T>(
+    fn start_on_host<T>(
         &mut self,
         endpoint: &mut Endpoint,
         collective: Collective,
         part: Part,
         output: fn(Vec<Buffer>) -> Result<T, GroupError>,
     ) -> Result<Pending<T>, GroupError> {
+        let begin = |round, endpoint: &mut Endpoint| HostJob::start(round, part, endpoint).map(Job::Host);
+        self.start(endpoint, collective, begin, output)
+    }
+
+    pub(super) fn start<T>(
+        &mut self,
+        endpoint: &mut Endpoint,
+        collective: Collective,
+        begin: impl FnOnce(Round, &mut Endpoint) -> Result<Job, GroupError>,
+        output: fn(Vec<Buffer>) -> Result<T, GroupError>,
+    ) -> Result<Pending<T>, GroupError> {
         self.queue.borrow().check()?;
         let round = Round { group: self.group.clone(), collective, number: self.next_round };
         self.next_round += 1;
         round.note(endpoint, State::Posted);
-        let job = Job::start(round, part, endpoint);
+        let job = begin(round, endpoint);
         let job = self.queue.borrow_mut().keep(job)?;
-        Ok(Pending::new(job, &self.queue, output))
+        Pending::new(job, &self.queue, output, endpoint)
     }
 
     /// A list by place.
@@ -301,7 +359,7 @@ impl GroupComm {
             gives[root] = Some(buffer);
             gives
         };
-        let offer = Offer { boundary, root: Some(root) };
+        let offer = Offer { root: Some(root), ..offer(boundary) };
         Ok(Part { offer, plan: Plan::Keep, gives, gets: self.places(|_| None) })
     }
 
@@ -316,7 +374,7 @@ impl GroupComm {
             (Plan::PassShares { whole: boundary.clone(), root }, comes)
         };
         let gets = self.places(|place| (place == root).then(|| comes.clone()));
-        let offer = Offer { boundary: boundary.clone(), root: Some(root) };
+        let offer = Offer { root: Some(root), ..offer(boundary.clone()) };
         Ok(Part { offer, plan, gives: self.places(|_| None), gets })
     }
 }
@@ -326,12 +384,12 @@ fn goes_whole(boundary: &Boundary, n_ranks: usize) -> bool {
     boundary.n_bytes() <= SMALL || n_ranks <= 2
 }
 
-const fn offer(boundary: Boundary) -> Offer {
-    Offer { boundary, root: None }
+pub(super) const fn offer(boundary: Boundary) -> Offer {
+    Offer { boundary, root: None, memory: Memory::Host }
 }
 
 /// What a collective makes that makes one thing.
-fn the_one(mut made: Vec<Buffer>) -> Result<Buffer, GroupError> {
+pub(super) fn the_one(mut made: Vec<Buffer>) -> Result<Buffer, GroupError> {
     let nothing = || CommError::System { what: "finish a collective".to_owned(), reason: "it made nothing".to_owned() };
     Ok(made.pop().ok_or_else(nothing)?)
 }

@@ -33,6 +33,24 @@ pub enum GroupError {
         /// This rank's.
         ours: usize,
     },
+    /// Some ranks have their tensors on the host, others on their devices.
+    #[error(
+        "{collective} {round} of group {group}: rank {rank}'s tensor is {}; all ranks' must be on the host, or all on devices",
+        if *theirs_on_device { "on its device, but this rank's is on the host" }
+        else { "on the host, but this rank's is on its device" }
+    )]
+    Memory {
+        /// The collective.
+        collective: Collective,
+        /// The group.
+        group: u32,
+        /// Its number among the collectives of the group.
+        round: u64,
+        /// The rank that differs.
+        rank: Rank,
+        /// Whether its tensor is on a device.
+        theirs_on_device: bool,
+    },
     /// A root that is not in the group.
     #[error("rank {rank} takes place {root} for the root, but group {group} has the places 0 to {}", n_ranks - 1)]
     NoSuchRoot {
@@ -57,6 +75,16 @@ pub enum GroupError {
         place: usize,
         /// Whether it gives a buffer.
         gives: bool,
+    },
+    /// A tensor on a device, in a group that has no communicator there.
+    #[error(
+        "rank {rank} has no communicator for tensors on devices of group {group}; name the group when the member goes over NCCL"
+    )]
+    NoCommunicator {
+        /// This rank.
+        rank: Rank,
+        /// The group.
+        group: u32,
     },
     /// A buffer that is not what it was said to be.
     #[error("{expected} is to be given, but the buffer is {given}")]

@@ -21,12 +21,19 @@
 //! | broadcast | the root `S`, the others `(n - 2) / (n - 1) S`: a share to each, and theirs to each other |
 //!
 //! Small ones go whole, in one round: an all-reduce sends `(n - 1) S` then, a broadcast's root as much and the others
-//! nothing. The words add 88 bytes per rank.
+//! nothing. The words add 96 bytes per rank.
 
+#[cfg(feature = "nccl")]
+mod calls;
 mod comm;
+#[cfg(feature = "nccl")]
+mod device;
 mod error;
+mod host;
 mod job;
 mod offer;
+#[cfg(feature = "nccl")]
+mod on_device;
 mod pending;
 mod round;
 mod shares;

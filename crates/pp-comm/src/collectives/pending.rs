@@ -37,6 +37,16 @@ impl Queue {
         }
         Ok(())
     }
+
+    /// Has those go on that can without a wait, in the same order.
+    fn advance(&mut self, endpoint: &mut Endpoint) -> Result<(), GroupError> {
+        for queued in &self.jobs {
+            if !queued.borrow_mut().advance(endpoint)? {
+                break;
+            }
+        }
+        Ok(())
+    }
 }
 
 /// A collective under way: its buffers belong to the group until it was waited for.
@@ -59,10 +69,19 @@ pub struct Pending<T> {
 }
 
 impl<T> Pending<T> {
-    pub(super) fn new(job: Job, queue: &Rc<RefCell<Queue>>, output: fn(Vec<Buffer>) -> Result<T, GroupError>) -> Self {
+    /// Takes its place behind those that were started before.
+    pub(super) fn new(
+        job: Job,
+        queue: &Rc<RefCell<Queue>>,
+        output: fn(Vec<Buffer>) -> Result<T, GroupError>,
+        endpoint: &mut Endpoint,
+    ) -> Result<Self, GroupError> {
         let job = Rc::new(RefCell::new(job));
-        queue.borrow_mut().jobs.push_back(Rc::clone(&job));
-        Self { job, queue: Rc::clone(queue), output }
+        let mut jobs = queue.borrow_mut();
+        jobs.jobs.push_back(Rc::clone(&job));
+        let advanced = jobs.advance(endpoint);
+        jobs.keep(advanced)?;
+        Ok(Self { job, queue: Rc::clone(queue), output })
     }
 
     /// Waits for it.

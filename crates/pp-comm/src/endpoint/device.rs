@@ -1,8 +1,6 @@
 //! What an endpoint whose messages go between GPUs can do beside messages.
 
-use std::sync::Arc;
-
-use nccl_rs::{Comm, DeviceMemory, Group, NcclError};
+use nccl_rs::{Comm, Event, Group, NcclError, Shared};
 
 use super::nccl::{GroupLaunch, NcclSpec, NcclTransport};
 use super::transport::Transport;
@@ -29,22 +27,35 @@ impl Endpoint {
         self.device().is_some_and(|nccl| nccl.has_group(group))
     }
 
-    /// Launches what `build` puts into a group of operations on a group's communicator, after what is on the compute stream
-    /// now. None where the group has no communicator.
+    /// The point that the compute stream has come to: what is given to a group's operations has been made by then. None where the
+    /// group has no communicator, as of all of these.
     ///
     /// # Errors
     /// [`CommError::Nccl`], or what the endpoint has ended with.
+    pub(crate) fn mark_for_group(&self, group: u32) -> Option<Result<Event, CommError>> {
+        self.device()?.mark_for_group(group)
+    }
+
+    /// A copy of something small in the device's memory.
+    ///
+    /// # Errors
+    /// As [`Endpoint::mark_for_group`].
+    pub(crate) fn copy_for_group(&self, group: u32, bytes: &[u8]) -> Option<Result<Shared, CommError>> {
+        self.device()?.copy_for_group(group, bytes)
+    }
+
+    /// Launches what `build` puts into a group of operations on a group's communicator, after a point of the compute stream's
+    /// work.
+    ///
+    /// # Errors
+    /// As [`Endpoint::mark_for_group`].
     pub(crate) fn launch_on_group(
         &mut self,
         group: u32,
+        after: &Event,
         build: impl for<'a> FnOnce(&mut Group<'a>, &'a Comm) -> Result<(), NcclError>,
     ) -> Option<Result<GroupLaunch, CommError>> {
-        self.device_mut()?.launch_on_group(group, build)
-    }
-
-    /// Whether [`Endpoint::finish_launch`] would end at once.
-    pub(crate) fn has_launch_ended(&self, launch: &GroupLaunch) -> bool {
-        self.device().is_none_or(|nccl| nccl.has_launch_ended(launch))
+        self.device_mut()?.launch_on_group(group, after, build)
     }
 
     /// Waits for what was launched: here, or has the compute stream wait, as the rank chose. `late` is the error that it is when
@@ -61,10 +72,7 @@ impl Endpoint {
     ///
     /// # Errors
     /// [`CommError::Buffer`].
-    pub(crate) fn allocate_on_device(
-        &mut self,
-        boundary: &Boundary,
-    ) -> Option<Result<Arc<dyn DeviceMemory>, CommError>> {
+    pub(crate) fn allocate_on_device(&mut self, boundary: &Boundary) -> Option<Result<Shared, CommError>> {
         Some(self.device_mut()?.allocate_for_stage(boundary))
     }
 

@@ -135,7 +135,7 @@ impl Receiving {
     }
 
     /// Whether a wait would end at once.
-    pub(super) fn would_end(&self, endpoint: &mut Endpoint) -> bool {
+    pub(crate) fn would_end(&self, endpoint: &mut Endpoint) -> bool {
         endpoint.would_end(&self.0)
     }
 

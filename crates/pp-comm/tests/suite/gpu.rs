@@ -6,12 +6,21 @@ use std::path::Path;
 use pp_comm::nccl_rs::{Device, Stream};
 use pp_comm::{Communicators, HandOver, Member, NcclSpec};
 
-use crate::common::Kind;
+use pp_schedule::Program;
+use pp_schedule::verify::check_grouped;
+
+use super::Kind;
 
 /// The kind that all bodies run on, where the emulator is what the loader finds for NCCL. On real hardware there is none: two
 /// ranks of a process would need two GPUs each time.
 pub(crate) fn kinds() -> Option<Kind> {
     has_emulator().then_some(Kind::Nccl(Communicators::PerChannel))
+}
+
+/// The kinds that take a program: on one communicator not all can run.
+pub(crate) fn taking(program: &Program) -> Vec<Kind> {
+    let one = check_grouped(program).is_ok().then_some(Kind::Nccl(Communicators::One));
+    kinds().into_iter().flat_map(|per_channel| [Some(per_channel), one]).flatten().collect()
 }
 
 fn has_emulator() -> bool {

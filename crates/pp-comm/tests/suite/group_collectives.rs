@@ -344,7 +344,7 @@ fn a_rank_sends_no_more_than_it_must() {
                 asked.check(started, &comm, &mut member.endpoint, "counted");
                 let place = comm.group().place() as u64;
                 let counted = sent(&member.endpoint);
-                assert_eq!(counted, (expected(collective, place), 88 * (n - 1)), "{collective} over {n} ranks");
+                assert_eq!(counted, (expected(collective, place), 96 * (n - 1)), "{collective} over {n} ranks");
                 member.close();
             });
         }

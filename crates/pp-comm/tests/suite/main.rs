@@ -2,14 +2,13 @@
 
 mod address;
 mod auth;
+mod boundaries;
 mod collectives;
 mod common;
 mod conformance;
 mod contract;
 mod executor;
 mod flight;
-#[cfg(feature = "nccl")]
-mod gpu;
 mod group_collectives;
 mod heartbeat;
 mod junk;

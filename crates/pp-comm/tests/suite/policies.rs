@@ -3,7 +3,7 @@
 use pp_schedule::lower::Policy;
 use pp_schedule::{ScheduleConfig, ScheduleSpec, verify};
 
-use crate::common::Kind;
+use crate::common::{Kind, between_gpus};
 use crate::executor::compare;
 
 /// Lanes, Megatron's exchanges in batches, as a ring and one by one, with frees and overlap, and HyperParallel's stagger.
@@ -20,6 +20,9 @@ fn every_policy_computes_what_a_serial_run_does() {
         assert!(programs.len() >= 6, "pp {pp}, vp {vp}: {}", programs.len());
         for kind in [Kind::Memory(0), Kind::Memory(1), Kind::Socket, Kind::Shm] {
             programs.iter().for_each(|program| compare(kind, std::slice::from_ref(program)));
+        }
+        for program in &programs {
+            between_gpus(program.program()).into_iter().for_each(|kind| compare(kind, std::slice::from_ref(program)));
         }
     }
 }

@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::convert::Infallible;
 
 use pp_comm::{Boundaries, Boundary, Buffer, DType, StageCompute, Task};
+use serde::{Deserialize, Serialize};
 
 /// What a step computes: the loss per microbatch and a weight gradient per stage.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Outcome {
     pub(crate) losses: BTreeMap<u32, i64>,
     pub(crate) gradients: BTreeMap<u32, i64>,

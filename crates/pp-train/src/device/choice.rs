@@ -81,7 +81,12 @@ impl Compute {
 
 impl fmt::Display for Compute {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} in {}", self.device.name(), self.dtype.name())
+        write!(f, "{} in {}", self.device.name(), self.dtype.name())?;
+        if self.is_on_host() && self.dtype == NumberType::Bf16 {
+            // The kernels are for f32; these go by candle's operations.
+            write!(f, " (slow on a processor: to check numbers)")?;
+        }
+        Ok(())
     }
 }
 
@@ -174,6 +179,12 @@ impl Carrier {
             #[cfg(feature = "nccl")]
             Self::Nccl(_) => Transports::Auto,
         }
+    }
+
+    /// Whether all channels have one communicator together.
+    #[cfg(feature = "nccl")]
+    pub(crate) const fn has_one_communicator(&self) -> bool {
+        matches!(self, Self::Nccl(Nccl { one_communicator: true, .. }))
     }
 
     /// As far as all ranks must have it alike.

@@ -25,6 +25,7 @@ pub(super) fn over_nccl(gpu: &Gpu, nccl: Nccl, config: &TrainConfig, member: Mem
             spec.hand_over = HandOver::Device;
             spec.waits = Waits::OnStream;
             spec.groups.extend(groups::embedding(config, member.endpoint.rank()));
+            spec.allocator = Box::new(pp_model::cuda::CandleAllocator::of(&gpu.tensors)?);
         }
     }
     member.over_nccl(spec).context("NCCL does not connect the ranks")

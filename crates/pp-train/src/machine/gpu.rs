@@ -3,8 +3,8 @@
 use std::fmt;
 
 use anyhow::{Context, Result};
-use nccl_rs::{Stream, Version};
 use pp_comm::NcclSpec;
+use pp_comm::nccl_rs::{self, Stream, Version};
 
 use crate::config::TrainConfig;
 use crate::device::{Carrier, DeviceKind};
@@ -39,7 +39,7 @@ impl Gpu {
         let opened = match config.compute.device {
             DeviceKind::Cpu => for_messages(ordinal),
             #[cfg(feature = "cuda")]
-            DeviceKind::Cuda => for_tensors(ordinal),
+            DeviceKind::Cuda => for_tensors(ordinal, config),
         };
         let Opened { device, compute, tensors } = opened.with_context(|| format!("GPU {ordinal} does not open"))?;
         Ok(Self { device, compute, tensors, ordinal, n_shown, nccl })
@@ -70,11 +70,14 @@ fn for_messages(ordinal: usize) -> Result<Opened> {
     Ok(Opened { device, compute, tensors: candle_core::Device::Cpu })
 }
 
-/// A stream of its own: on the one that CUDA has by default, candle's work would wait for what it is to overlap with.
 #[cfg(feature = "cuda")]
-fn for_tensors(ordinal: usize) -> Result<Opened> {
-    let tensors = candle_core::Device::new_cuda_with_stream(ordinal)?;
-    let stream = tensors.as_cuda_device()?.cuda_stream();
-    let device = nccl_rs::Device::of(stream.context().clone());
-    Ok(Opened { device, compute: Stream::of(stream), tensors })
+fn for_tensors(ordinal: usize, config: &TrainConfig) -> Result<Opened> {
+    let gpu = pp_model::cuda::Gpu::new(ordinal)?;
+    let (device, compute, tensors) = (gpu.nccl().clone(), gpu.compute().clone(), gpu.device());
+    let (_, n_bytes) = device.context().mem_get_info()?;
+    let rank = pp_schedule::Rank(config.place.rank());
+    if let Some(reason) = crate::footprint::beyond_gpu(config.sizes(), rank, n_bytes as f64) {
+        anyhow::bail!(reason);
+    }
+    Ok(Opened { device, compute, tensors })
 }

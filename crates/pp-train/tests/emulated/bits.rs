@@ -52,6 +52,11 @@ fn microbatches_of_several_lengths() {
 }
 
 #[test]
+fn brain_floats() {
+    same(2, "--bf16 --vp 2 --num-layers 4 --microbatches 4", "");
+}
+
+#[test]
 fn one_communicator_for_all_channels() {
-    same(2, "--microbatches 4", "--nccl-communicators one");
+    same(2, "--microbatches 4 --policy megatron", "--nccl-communicators one");
 }

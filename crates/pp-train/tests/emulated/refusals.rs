@@ -55,6 +55,14 @@ fn a_rank_alone_in_failing_says_so_when_nobody_comes() {
 }
 
 #[test]
+fn a_schedule_for_which_one_communicator_is_not_enough() {
+    let outcome = run("--microbatches 4 --nccl-communicators one", &[]);
+    for ended in &outcome.ended {
+        ended.failed(2, &["--nccl-communicators one: ", "wait for each other", "`megatron`"]);
+    }
+}
+
+#[test]
 fn a_rank_that_is_killed_ends_the_others() {
     let outcome = run("--train-iters 50 --inject-fault kill:rank=1,step=3,action=4", &[]);
     assert_eq!(outcome.ended[1].code, None, "{outcome:#?}");

@@ -64,6 +64,8 @@ fn of_number_types_the_last_counts() {
 fn device_and_number_type_are_told_before_anything_starts() {
     let told = run(&format!("{TINY} --dry-run")).stdout;
     assert!(told.contains("\n  machine        cpu in f32, 1 process, "), "{told}");
+    let told = run(&format!("{TINY} --dry-run --bf16")).stdout;
+    assert!(told.contains("  cpu in bf16 (slow on a processor: to check numbers), 1 process"), "{told}");
 }
 
 /// In a build without them, before anything starts, and with the way to a build that has them.

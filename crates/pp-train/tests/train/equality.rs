@@ -35,6 +35,21 @@ fn every_cut_of_an_untied_model_trains_to_the_same_bits() {
     equal_for_every_cut("--microbatches 8 --untie");
 }
 
+/// Messages and activations are rounded the same wherever the model is cut, and what is added up is not rounded.
+#[test]
+fn brain_floats_train_to_the_same_bits_and_near_single_precision() {
+    let options = "--bf16 --num-layers 4 --train-iters 4 --microbatches 4";
+    let whole = run(options);
+    for cut in ["--pp 2", "--pp 2 --vp 2", "--pp 2 --schedule zb-v", "--pp 4 --untie"] {
+        let untied = if cut.contains("untie") { bits(&run(&format!("{options} --untie"))) } else { bits(&whole) };
+        assert_eq!(bits(&run(&format!("{cut} {options}"))), untied, "{cut}");
+    }
+    let single = run(&options.replace("--bf16", ""));
+    assert_close(&whole, &single, 0.05);
+    assert_ne!(bits(&whole).losses, bits(&single).losses, "they are rounded");
+    assert!(whole.iterations[3].loss < whole.iterations[0].loss);
+}
+
 #[test]
 fn uneven_layers_train_to_the_same_bits() {
     let whole = bits(&run(""));

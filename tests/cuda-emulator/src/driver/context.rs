@@ -6,6 +6,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::code::{Code, Error};
 use crate::report;
 
+/// A context, by its handle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ContextId(pub(crate) usize);
+
 /// A context. Once it has failed, so does every call on it, as with CUDA's own errors of that kind.
 #[derive(Debug)]
 pub(super) struct Context {

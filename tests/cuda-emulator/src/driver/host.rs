@@ -33,6 +33,19 @@ static ALL: Mutex<Option<All>> = Mutex::new(None);
 static N_ENDED: AtomicU64 = AtomicU64::new(0);
 static IS_SHARED: LazyLock<bool> = LazyLock::new(|| std::env::var_os(HOST_VAR).is_some_and(|value| value == "process"));
 
+/// Whether [`HOST_VAR`] is understood.
+///
+/// # Errors
+/// What is wrong.
+pub(super) fn check_order() -> Result<(), String> {
+    match std::env::var_os(HOST_VAR) {
+        Some(value) if !["", "thread", "process"].iter().any(|&known| value == known) => {
+            Err(format!("{HOST_VAR}={}: must be thread or process", value.display()))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// One thread.
 struct Host {
     actor: Actor,

@@ -5,10 +5,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use super::code::{Code, Error};
-use super::context::Context;
+use super::context::{Context, ContextId};
 use super::memory::{Allocation, DEVICE_BYTES, indent};
 use super::state::{Entry, Event, Role, state};
-use super::{ContextId, current, host, process};
+use super::{current, host, process};
+use crate::fault;
 use crate::report;
 
 /// How long the release of a context waits for its work, which is then cancelled, and that reported.
@@ -21,8 +22,9 @@ static IS_INITIALISED: AtomicBool = AtomicBool::new(false);
 /// `cuInit`.
 ///
 /// # Errors
-/// There is no device, or the number of them is no number.
+/// There is no device, or the number of them is no number, or another variable is not understood.
 pub fn init() -> Result<(), Error> {
+    fault::asked().and_then(|_| host::check_order()).map_err(|text| Error::new(Code::InvalidValue, text))?;
     if process::n_devices().map_err(|text| Error::new(Code::NoDevice, text))? == 0 {
         return Err(Error::new(Code::NoDevice, format!("{} is 0", process::DEVICES_VAR)));
     }

@@ -1,8 +1,23 @@
-//! The driver half.
+//! The driver half: what CUDA's driver does with contexts, memory, streams, events and copies, on host memory.
 //!
-//! Rooms, each using only those above it: `code`, `process`, `host` (what threads know), `written`, `bytes`, `context`,
-//! `memory`, `mark`, `work` with `races` (what runs, and reports), `stream` (workers), `state` (all there is), `current`,
-//! `queue` (the one way onto a stream), `wait`, `event`, `heap`, `copy`, `lifecycle`.
+//! # How it behaves
+//! - **Contexts**: a primary one per device, and others. A context that had a violation has failed: that call and all later
+//!   ones return its code, work that waits is cancelled, what is queued is skipped. Its release waits ten seconds for its work,
+//!   reports what is left of it (`work left`), and then what was not freed (`leak`) unless it had failed.
+//! - **Streams**: first in, first out, each on a thread of its own. The default stream is CUDA's old kind: what is put on it waits
+//!   for all that was on blocking streams by then, and what is put on those waits for it; streams made with the flag
+//!   `NON_BLOCKING` are not ordered with it. Handle 2 is the calling thread's own default stream, a blocking one. Priorities are
+//!   taken and change nothing.
+//! - **Events**: see `event`. **Memory**: see `memory` and `heap`. **Copies**: see `copy`. **Host threads**: see `host`.
+//!   **Races**: see [`race`](crate::race).
+//! - Calls that wait on the host have no deadline, as CUDA's have none; they end when the context fails.
+//! - A handle of a stream or event that was destroyed is refused as an invalid handle.
+//! - A device has 16 GiB, of which only what is written takes memory of the host.
+//!
+//! # Rooms
+//! Each uses only those above it: `code`, `process`, `host` (what threads know), `written`, `bytes`, `context`, `memory`, `mark`,
+//! `stream` (workers), `state` (all there is), `current`, `races` (reports), `work` (pieces as they run), `queue` (the one way
+//! onto a stream), `wait`, `event`, `heap`, `copy`, `lifecycle`.
 
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -31,6 +46,7 @@ mod written;
 mod tests;
 
 pub use code::{Code, Error};
+pub use context::ContextId;
 pub use copy::{copy, copy_async, copy_in, copy_in_async, copy_out, fill, is_pinned};
 pub use event::{create_event, destroy_event, elapsed_ms, query_event, record_event, synchronize_event, wait_event};
 pub use heap::{allocate, allocate_async, allocate_host, free, free_async, free_host};
@@ -46,10 +62,6 @@ use crate::report;
 use context::Context;
 use queue::Order;
 use state::state;
-
-/// A context, by its handle.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ContextId(pub(crate) usize);
 
 /// Puts work on a stream; null is the default stream of the current context. The memory it touches is checked now. The work
 /// may learn from peers.

@@ -7,8 +7,7 @@ use super::context::Context;
 use super::mark::Mark;
 use super::memory::{Bad, indent};
 use super::state::{Role, State, Stream, state};
-use super::stream::Job;
-use super::work::Stated;
+use super::work::{Job, Stated};
 use super::{current, host, process, races};
 use crate::clock::Clock;
 use crate::job::{Access, Run};
@@ -162,7 +161,11 @@ fn put_at(handle: usize, mut order: Order<'_>, place: Place) -> Result<Arc<Mark>
     let stream = state.streams.get_mut(&handle).ok_or_else(|| bad_handle("stream", handle))?;
     stream.n_pieces = number;
     stream.last = Some(Arc::clone(&mark));
-    stream.worker.push(Job { mark: Arc::clone(&mark), waits_for, stated, run: order.run });
+    let job = Job { mark: Arc::clone(&mark), waits_for, stated, run: order.run };
+    stream.worker.push(Box::new(move |clock| {
+        current::set(context.handle);
+        job.run(&context, clock)
+    }));
     Ok(mark)
 }
 

@@ -91,7 +91,7 @@ impl State {
             Role::Default => format!("the default stream of device {}", context.device),
             _ => format!("stream {} of device {}", process::short(handle), context.device),
         };
-        let worker = Worker::start(process::short(handle), Arc::clone(context))
+        let worker = Worker::start(process::short(handle))
             .map_err(|error| Error::new(Code::OutOfMemory, format!("no thread for a stream: {error}")))?;
         let actor = process::next_actor();
         let context = Arc::clone(context);

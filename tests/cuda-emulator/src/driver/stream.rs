@@ -1,25 +1,12 @@
 //! Streams' workers: each runs the pieces of its stream in the order in which they were queued.
 
 use std::collections::VecDeque;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
-use super::context::Context;
-use super::current;
-use super::mark::Mark;
-use super::work::{OnStream, Stated};
 use crate::clock::Clock;
-use crate::job::Run;
 
-/// A piece of work in a queue.
-pub(super) struct Job {
-    pub(super) mark: Arc<Mark>,
-    /// What it waits for, besides what is before it on the stream.
-    pub(super) waits_for: Vec<Arc<Mark>>,
-    /// What it may touch.
-    pub(super) stated: Vec<Stated>,
-    pub(super) run: Run,
-}
+/// A piece of work in a queue: runs after what a clock has, and gives what comes after it.
+pub(super) type Job = Box<dyn FnOnce(Clock) -> Clock + Send>;
 
 #[derive(Default)]
 struct Queue {
@@ -42,11 +29,11 @@ impl Worker {
     ///
     /// # Errors
     /// The system has none left.
-    pub(super) fn start(number: usize, context: Arc<Context>) -> std::io::Result<Self> {
+    pub(super) fn start(number: usize) -> std::io::Result<Self> {
         let shared = Arc::new(Shared::default());
         let worker = Arc::clone(&shared);
         let builder = std::thread::Builder::new().name(format!("cuda-stream-{number}"));
-        builder.spawn(move || run_all(&worker, &context))?;
+        builder.spawn(move || run_all(&worker))?;
         Ok(Self(shared))
     }
 
@@ -77,33 +64,9 @@ fn next(shared: &Shared) -> Option<Job> {
     }
 }
 
-fn run_all(shared: &Shared, context: &Arc<Context>) {
-    current::set(context.handle);
+fn run_all(shared: &Shared) {
     let mut clock = Clock::default();
     while let Some(job) = next(shared) {
-        clock = run(job, context, clock);
+        clock = job(clock);
     }
-}
-
-/// Runs one piece after what `clock` says, and gives what comes after it.
-fn run(job: Job, context: &Arc<Context>, mut clock: Clock) -> Clock {
-    let Job { mark, waits_for, stated, run } = job;
-    clock.join(&mark.piece.known);
-    for before in waits_for {
-        if let Some(end) = before.wait(|| context.is_over()) {
-            clock.join(&end.clock);
-        }
-    }
-    let mut work = OnStream { context, piece: &mark.piece, stated, clock };
-    work.begin();
-    if !context.is_over() {
-        match catch_unwind(AssertUnwindSafe(|| run(&mut work))) {
-            Ok(Ok(())) => {}
-            Ok(Err(text)) => context.work_failed(&mark.piece.what, &text),
-            Err(_) => context.work_failed(&mark.piece.what, "it panicked"),
-        }
-    }
-    let clock = work.end();
-    mark.set_end(clock.clone());
-    clock
 }

@@ -1,16 +1,18 @@
-//! What a piece of work sees while it runs.
+//! Pieces of work as they run.
 
 use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use super::bytes::{Bytes, NoBytes};
 use super::code::Code;
 use super::context::Context;
+use super::mark::Mark;
 use super::memory::indent;
 use super::races;
 use super::state::state;
 use crate::clock::Clock;
-use crate::job::{Access, Kind, Work};
+use crate::job::{Access, Kind, Run, Work};
 use crate::race::{Piece, Touch};
 
 /// An access that was stated, and found to be fine.
@@ -22,22 +24,57 @@ pub(super) struct Stated {
     pub(super) touch: Arc<Touch>,
 }
 
-/// A piece that runs.
-pub(super) struct OnStream<'a> {
-    pub(super) context: &'a Arc<Context>,
-    pub(super) piece: &'a Arc<Piece>,
+/// A piece of work, as it is queued.
+pub(super) struct Job {
+    pub(super) mark: Arc<Mark>,
+    /// What it waits for, besides what is before it on the stream.
+    pub(super) waits_for: Vec<Arc<Mark>>,
+    /// What it may touch.
     pub(super) stated: Vec<Stated>,
-    pub(super) clock: Clock,
+    pub(super) run: Run,
+}
+
+impl Job {
+    /// Runs it on its stream's worker after what `clock` has, and gives what comes after it.
+    pub(super) fn run(self, context: &Arc<Context>, mut clock: Clock) -> Clock {
+        let Self { mark, waits_for, stated, run } = self;
+        clock.join(&mark.piece.known);
+        for before in waits_for {
+            if let Some(end) = before.wait(|| context.is_over()) {
+                clock.join(&end.clock);
+            }
+        }
+        let mut work = OnStream { context, piece: &mark.piece, stated, clock };
+        work.begin();
+        if !context.is_over() {
+            match catch_unwind(AssertUnwindSafe(|| run(&mut work))) {
+                Ok(Ok(())) => {}
+                Ok(Err(text)) => context.work_failed(&mark.piece.what, &text),
+                Err(_) => context.work_failed(&mark.piece.what, "it panicked"),
+            }
+        }
+        let clock = work.end();
+        mark.set_end(clock.clone());
+        clock
+    }
+}
+
+/// A piece that runs.
+struct OnStream<'a> {
+    context: &'a Arc<Context>,
+    piece: &'a Arc<Piece>,
+    stated: Vec<Stated>,
+    clock: Clock,
 }
 
 impl OnStream<'_> {
     /// Reads happen with what is known now.
-    pub(super) fn begin(&mut self) {
+    fn begin(&mut self) {
         self.settle(|stated| stated.access.kind == Kind::Read);
     }
 
     /// What has not happened does so with what is known now. Gives what is ordered before what comes next.
-    pub(super) fn end(mut self) -> Clock {
+    fn end(mut self) -> Clock {
         self.settle(|_| true);
         self.clock
     }

@@ -89,6 +89,12 @@ impl Comm {
         self.change(|state| state.failure.get_or_insert(Refusal { code, text }).code);
     }
 
+    /// It fails because the ranks do not agree on an operation; gives what is said of the first such one.
+    pub(crate) fn disagree(&self, sides: &str) -> String {
+        self.fail(Code::InvalidUsage, format!("the ranks do not agree on an operation\n{sides}"));
+        self.change(|state| state.mismatch.get_or_insert_with(|| sides.to_string()).clone())
+    }
+
     /// The result that `ncclCommGetAsyncError` gives.
     pub(crate) fn code(&self) -> Code {
         self.lock().code()
@@ -215,6 +221,10 @@ impl Comm {
             let _ = self.tell(peer, Frame::Tell(waits_for));
             return;
         }
+        if let Frame::Mismatch(sides) = &frame {
+            self.disagree(sides);
+            return;
+        }
         self.change(|state| {
             let arrivals = &mut state.arrivals;
             match frame {
@@ -222,7 +232,7 @@ impl Comm {
                 Frame::Data { key, bytes } => drop(arrivals.data.insert((peer, key), bytes)),
                 Frame::Tell(text) => drop(arrivals.told.insert(peer, text)),
                 Frame::Goodbye => arrivals.left.push(peer),
-                Frame::Ask => {}
+                Frame::Ask | Frame::Mismatch(_) => {}
             }
         });
     }

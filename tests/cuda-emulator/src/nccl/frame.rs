@@ -46,6 +46,8 @@ pub(crate) enum Frame {
     Begun(Begun),
     /// What an operation moves.
     Data { key: Key, bytes: Vec<u8> },
+    /// The ranks do not agree on an operation: both sides, in words.
+    Mismatch(String),
     /// No more will come.
     Goodbye,
     /// What do you wait for?
@@ -78,6 +80,10 @@ impl Frame {
                 out.push(b'D');
                 put_key(&mut out, *key);
                 put_bytes(&mut out, bytes);
+            }
+            Self::Mismatch(text) => {
+                out.push(b'M');
+                put_bytes(&mut out, text.as_bytes());
             }
             Self::Goodbye => out.push(b'G'),
             Self::Ask => out.push(b'A'),
@@ -144,6 +150,7 @@ fn decode(fields: &mut Fields<'_>) -> io::Result<Frame> {
             Frame::Begun(Begun { key, shape, what, clock: entries.into_iter().collect() })
         }
         b'D' => Frame::Data { key: fields.key()?, bytes: fields.bytes()?.to_vec() },
+        b'M' => Frame::Mismatch(fields.text()?),
         b'G' => Frame::Goodbye,
         b'A' => Frame::Ask,
         b'T' => Frame::Tell(fields.text()?),
@@ -204,6 +211,7 @@ mod tests {
             Frame::Data { key: Key { lane: Lane::Send, number: 0 }, bytes: vec![1, 2, 3] },
             Frame::Data { key: Key { lane: Lane::Receive, number: 1 }, bytes: Vec::new() },
             Frame::Data { key: Key { lane: Lane::Split, number: 1 }, bytes: vec![0] },
+            Frame::Mismatch("this and that".into()),
             Frame::Goodbye,
             Frame::Ask,
             Frame::Tell("nothing".into()),

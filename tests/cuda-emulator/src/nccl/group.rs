@@ -142,9 +142,12 @@ pub(crate) fn status(comm: &Comm) -> Code {
     let due: Vec<Vec<Call>> = DEFERRED.with_borrow_mut(|deferred| deferred.extract_if(.., of_comm).collect());
     for calls in due {
         let comms = communicators(&calls);
-        // Where one failed or was aborted meanwhile, nothing is launched.
-        let is_over = comms.iter().any(|comm| comm.lock().is_over());
-        let launched = if is_over { Ok(()) } else { launch_all(calls) };
+        // Where one failed or was aborted meanwhile, nothing is launched, and the others must not go on as if it were.
+        let over = comms.iter().find(|comm| comm.lock().is_over()).map(|comm| comm.title());
+        let launched = match over {
+            Some(title) => Err(Refusal::usage(format!("nothing of the group was launched: {title} is over"))),
+            None => launch_all(calls),
+        };
         for comm in comms {
             comm.change(|state| state.n_deferred -= 1);
             if let Err(refusal) = &launched {

@@ -23,7 +23,10 @@ pub(crate) fn finalize(comm: &Arc<Comm>) -> Result<(), Refusal> {
     background("finalize", move || leave(&leaving, true))
 }
 
-/// Lets go of it. What was launched and is not complete gets done first, in the background.
+/// How long letting go waits for what was launched; then that goes on in the background.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Lets go of it. What was launched and is not complete gets done first.
 ///
 /// # Errors
 /// What the system says.
@@ -37,10 +40,17 @@ pub(crate) fn destroy(comm: &Arc<Comm>) -> Result<(), Refusal> {
     });
     if leaves {
         let leaving = Arc::clone(comm);
-        return background("destroy", move || {
+        background("destroy", move || {
             leave(&leaving, false);
             end(&leaving);
-        });
+        })?;
+        // The process may end after this, and its peers are to hear a goodbye first.
+        let limit = Instant::now() + PATIENCE;
+        let mut state = comm.lock();
+        while state.phase == Phase::Leaving && state.failure.is_none() && Instant::now() < limit {
+            state = comm.wait(state, TICK);
+        }
+        return Ok(());
     }
     end(comm);
     Ok(())

@@ -55,6 +55,8 @@ pub(crate) struct State {
     pub(crate) phase: Phase,
     /// Why it failed, if it did; the first reason stays.
     pub(crate) failure: Option<Refusal>,
+    /// The ranks do not agree on an operation: both sides, in words.
+    pub(crate) mismatch: Option<String>,
     pub(crate) members: Vec<Member>,
     /// None to itself.
     pub(crate) links: Vec<Option<Arc<Link>>>,
@@ -85,6 +87,7 @@ impl State {
         Self {
             phase: Phase::Making,
             failure: None,
+            mismatch: None,
             members: Vec::new(),
             links: Vec::new(),
             arrivals: Arrivals::default(),

@@ -1,12 +1,11 @@
 //! Sends and receives.
 
-use std::sync::Barrier;
 use std::time::Duration;
 
 use cuda_emulator::driver;
 use cuda_emulator::nccl::kinds::DataType;
 
-use crate::rank::{f32s, ranks};
+use crate::rank::{Barrier, f32s, ranks};
 
 #[test]
 fn what_is_sent_is_received_whatever_its_size() {

@@ -1,6 +1,7 @@
 //! A rank under test: its context, a stream, a communicator, and calls with their results checked.
 
 use std::ffi::{c_int, c_void};
+use std::sync::{Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 use cuda_emulator::abi::nccl::{self, CommHandle, Config, UniqueId};
@@ -198,4 +199,26 @@ pub(crate) fn threads<T: Send>(n: usize, id: UniqueId, body: impl Fn(UniqueId, u
 
 pub(crate) fn f32s(values: &[f32]) -> Vec<u8> {
     values.iter().flat_map(|x| x.to_le_bytes()).collect()
+}
+
+/// Where threads wait for each other; a thread that panicked does not hold the others up for ever.
+pub(crate) struct Barrier {
+    n: usize,
+    n_come: Mutex<usize>,
+    changed: Condvar,
+}
+
+impl Barrier {
+    pub(crate) fn new(n: usize) -> Self {
+        Self { n, n_come: Mutex::new(0), changed: Condvar::new() }
+    }
+
+    pub(crate) fn wait(&self) {
+        let mut n_come = self.n_come.lock().unwrap();
+        *n_come += 1;
+        let full = *n_come / self.n * self.n + if n_come.is_multiple_of(self.n) { 0 } else { self.n };
+        self.changed.notify_all();
+        let (_come, waited) = self.changed.wait_timeout_while(n_come, LIMIT, |n_come| *n_come < full).unwrap();
+        assert!(!waited.timed_out(), "the other threads do not come");
+    }
 }

@@ -113,6 +113,13 @@ impl Core {
         }
     }
 
+    /// Why nothing more will complete, also where that would only show to whoever waits for something.
+    #[cfg(feature = "nccl")]
+    pub(super) fn foreseen_fault(&self, alarm: &Alarm) -> Option<CommError> {
+        let left = || self.pipe.is_left().then(|| lost(self.peer(), &io::ErrorKind::UnexpectedEof.into()));
+        self.fault(alarm).or_else(left)
+    }
+
     /// Keeps why it stopped, if it did.
     fn note<T>(&mut self, done: Result<T, Stopped>) -> Option<T> {
         match done {

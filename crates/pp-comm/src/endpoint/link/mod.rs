@@ -220,13 +220,12 @@ pub(super) struct Eye(Arc<Shared>);
 impl Eye {
     /// Why it cannot, if that is so. Does not wait: while somebody else is at the link, that one sees.
     pub(super) fn fault(&self) -> Option<CommError> {
-        let mut core = match self.0.core.try_lock() {
+        let core = match self.0.core.try_lock() {
             Ok(core) => core,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(TryLockError::WouldBlock) => return None,
         };
-        core.look_for_end();
-        core.fault(&self.0.alarm)
+        core.foreseen_fault(&self.0.alarm)
     }
 }
 

@@ -1,8 +1,9 @@
 //! What a group's ranks launch together on its communicator.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use nccl_rs::{Comm, Group, NcclError};
+use nccl_rs::{Comm, DeviceBytes, Event, Group, NcclError, Shared};
 
 use super::{NcclTransport, Waits};
 use crate::error::CommError;
@@ -19,10 +20,26 @@ impl NcclTransport {
         self.groups.contains_key(&group)
     }
 
-    /// Launches what `build` puts into a group of operations, after what is on the compute stream now.
+    /// The point that the compute stream has come to: what is given to a group's operations has been made by then.
+    pub(in crate::endpoint) fn mark_for_group(&self, group: u32) -> Option<Result<Event, CommError>> {
+        let &index = self.groups.get(&group)?;
+        Some(self.check().and_then(|()| self.compute.record().map_err(|error| self.failed_on(index, error))))
+    }
+
+    /// A copy of something small, made on the compute stream.
+    pub(in crate::endpoint) fn copy_for_group(&self, group: u32, bytes: &[u8]) -> Option<Result<Shared, CommError>> {
+        let &index = self.groups.get(&group)?;
+        let copied = self
+            .check()
+            .and_then(|()| DeviceBytes::from_host(&self.compute, bytes).map_err(|error| self.failed_on(index, error)));
+        Some(copied.map(|copy| Arc::new(copy) as Shared))
+    }
+
+    /// Launches what `build` puts into a group of operations, after a point of the compute stream's work.
     pub(in crate::endpoint) fn launch_on_group(
         &mut self,
         group: u32,
+        after: &Event,
         build: impl for<'a> FnOnce(&mut Group<'a>, &'a Comm) -> Result<(), NcclError>,
     ) -> Option<Result<GroupLaunch, CommError>> {
         let &index = self.groups.get(&group)?;
@@ -31,19 +48,12 @@ impl NcclTransport {
             let launch = || {
                 let mut group = Group::new();
                 build(&mut group, &lane.comm)?;
-                lane.stream.wait(&self.compute.record()?)?;
+                lane.stream.wait(after)?;
                 group.launch(&lane.stream, self.limit)
             };
             let in_flight = launch().map_err(|error| self.failed_on(index, error))?;
             Ok(GroupLaunch(self.launches.keep(index, in_flight, 1)))
         }))
-    }
-
-    /// Whether to finish it would end at once.
-    pub(in crate::endpoint) fn has_launch_ended(&self, launch: &GroupLaunch) -> bool {
-        self.waits == Waits::OnStream
-            || self.watch.cause().is_some()
-            || self.launches.is_complete(launch.0).unwrap_or(true)
     }
 
     /// Waits for it, here or on the compute stream; `late` is what it is when that takes too long.

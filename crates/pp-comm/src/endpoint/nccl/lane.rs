@@ -9,6 +9,9 @@ use pp_schedule::Role;
 use crate::error::{CommError, Communicator};
 use crate::message::DType;
 
+/// The longest that an event on an idle stream may take.
+const MOMENT: Duration = Duration::from_millis(20);
+
 /// A communicator and its stream. Operations of one communicator run in the order of their launches, so that a second stream
 /// would gain nothing.
 #[derive(Debug)]
@@ -43,9 +46,13 @@ impl Lane {
         group.launch(&self.stream, limit)
     }
 
-    /// Whether all that was launched is complete.
+    /// Whether all that was launched is complete. An event on an idle stream takes a moment to be complete itself.
     pub(super) fn is_idle(&self) -> Result<bool, NcclError> {
-        self.stream.record()?.is_complete()
+        match self.stream.record()?.wait(MOMENT) {
+            Ok(()) => Ok(true),
+            Err(NcclError::Deadline { .. }) => Ok(false),
+            Err(error) => Err(error),
+        }
     }
 
     /// What went wrong with it, as an error between ranks.

@@ -37,14 +37,19 @@ impl NcclTransport {
             let number = self.host.post_send(link, label, buffer)?;
             return Ok(self.queues[link].push(Posted::Host(number)));
         };
+        let started = self.start_send((link, route), label, buffer);
+        self.or_late(link, started)
+    }
+
+    fn start_send(&mut self, way: (usize, Route), label: Label, buffer: Buffer) -> Result<u64, CommError> {
         self.check()?;
         let boundary = buffer.boundary().clone();
         let memory = match buffer.as_device() {
             Ok(memory) => Arc::clone(memory),
-            Err(_) => self.upload(route, &buffer)?,
+            Err(_) => self.upload(way.1, &buffer)?,
         };
         let transfer = Transfer { role: Role::Send, label, boundary, launch: None, memory: None, given: Some(buffer) };
-        self.start((link, route), transfer, memory)
+        self.start(way, transfer, memory)
     }
 
     /// Starts a receive, into the memory of a buffer if one is given; gives its number on the link.
@@ -59,6 +64,17 @@ impl NcclTransport {
             let number = self.host.post_recv(link, label, boundary, given)?;
             return Ok(self.queues[link].push(Posted::Host(number)));
         };
+        let started = self.start_recv((link, route), label, boundary, given);
+        self.or_late(link, started)
+    }
+
+    fn start_recv(
+        &mut self,
+        (link, route): (usize, Route),
+        label: Label,
+        boundary: Boundary,
+        given: Option<Buffer>,
+    ) -> Result<u64, CommError> {
         self.check()?;
         let (memory, given) = match given.map(|buffer| (buffer.as_device().map(Arc::clone), buffer)) {
             Some((Ok(memory), _)) if self.hand_over == HandOver::Device => (memory, None),
@@ -71,6 +87,14 @@ impl NcclTransport {
         let received = Some(Arc::clone(&memory));
         let transfer = Transfer { role: Role::Receive, label, boundary, launch: None, memory: received, given };
         self.start((link, route), transfer, memory)
+    }
+
+    /// The loss of a rank shows to whoever waits, not to whoever posts: when it is noticed is chance.
+    fn or_late(&mut self, link: usize, started: Result<u64, CommError>) -> Result<u64, CommError> {
+        match started {
+            Err(CommError::PeerLost { .. }) => Ok(self.queues[link].push(Posted::Late)),
+            started => started,
+        }
     }
 
     /// What is posted from here on is launched together, where there is one communicator.

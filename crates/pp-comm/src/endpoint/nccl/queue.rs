@@ -15,6 +15,8 @@ pub(super) enum Posted {
     Host(u64),
     /// Over NCCL.
     Device(Transfer),
+    /// Never begun: the endpoint has ended because a rank was lost, which is for whoever waits to see.
+    Late,
 }
 
 /// A transfer over NCCL.

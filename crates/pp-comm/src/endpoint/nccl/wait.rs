@@ -25,7 +25,7 @@ impl NcclTransport {
         match self.queues[link].take(number) {
             Some(Posted::Host(number)) => self.host.abandon(link, number),
             Some(Posted::Device(Transfer { launch: Some(launch), .. })) => self.launches.close(launch),
-            Some(Posted::Device(_)) | None => {}
+            Some(Posted::Device(_) | Posted::Late) | None => {}
         }
     }
 
@@ -37,7 +37,7 @@ impl NcclTransport {
             Some(Posted::Device(transfer)) => {
                 (self.queues[link].note(number).map(|note| note.on_link), transfer.launch)
             }
-            None => return true,
+            Some(Posted::Late) | None => return true,
         };
         if self.waits == Waits::OnStream || self.watch.cause().is_some() {
             return true;
@@ -67,7 +67,7 @@ impl NcclTransport {
                 return Ok(done);
             }
             Some(Posted::Device(_)) => {}
-            None => return Ok(None),
+            Some(Posted::Late) | None => return self.check().map(|()| None),
         }
         match self.waits {
             Waits::OnHost => self.wait_here(operation.channel, (link, number), Deadline::after(limit)),

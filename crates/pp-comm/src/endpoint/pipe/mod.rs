@@ -220,6 +220,16 @@ impl Pipe {
         !gone && pp_shm::unacknowledged(&*self.connection).is_ok_and(|n_bytes| n_bytes > 0)
     }
 
+    /// Whether the other end is gone and nothing of it is still to be read from the connection; what lies in a ring may be.
+    #[cfg(feature = "nccl")]
+    pub(super) fn is_left(&self) -> bool {
+        let mut room = [MaybeUninit::uninit(); 1];
+        match recv(&*self.connection, &mut room, RecvFlags::DONTWAIT | RecvFlags::PEEK) {
+            Ok(((read, _), _)) => read.is_empty(),
+            Err(error) => or_none::<bool>(Err(error.into())).is_err(),
+        }
+    }
+
     /// Looks whether the other end of a ring is gone, which the ring itself does not show. What it wrote before can be read.
     pub(super) fn look_for_end(&mut self) -> io::Result<()> {
         if matches!(self.way, Way::Connection { .. }) {

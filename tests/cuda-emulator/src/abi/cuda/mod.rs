@@ -12,6 +12,9 @@ mod guard;
 pub mod memory;
 pub mod stream;
 
+#[cfg(test)]
+mod tests;
+
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
 use crate::driver::{self, Code, ContextId, Error};

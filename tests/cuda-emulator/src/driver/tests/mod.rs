@@ -3,6 +3,7 @@
 mod memory;
 mod order;
 mod peers;
+mod process;
 mod random;
 mod speed;
 mod streams;

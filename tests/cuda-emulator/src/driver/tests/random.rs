@@ -329,6 +329,11 @@ fn run(seed: u64, n_steps: usize) -> (bool, bool) {
     let pair = named(&error.text);
     let &[earlier, later] = pair.as_slice() else { panic!("seed {seed}: {error}") };
     let last = model.pieces.len() - 1;
+    let n_hearers = model.pieces.iter().filter(|piece| piece.is_told.is_some()).count();
+    assert!(
+        at_once || n_hearers > 0,
+        "seed {seed}: no message could have ordered anything, so it was known at once\n{error}"
+    );
     let races = model.races(earlier, later);
     assert!(!races.is_empty(), "seed {seed}: {earlier} and {later} of {last} do not race\n{error}");
     if at_once && later == last {

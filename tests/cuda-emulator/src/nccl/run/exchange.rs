@@ -141,7 +141,12 @@ impl Exchange {
         let shape = self.launched.operation.shape();
         if let Some(other) = begun.iter().find(|begun| begun.shape != shape) {
             let here = format!("{}, {}", self.launched.what(), comm.title());
-            return Err(Broken::Mismatch(format!("here: {here}\nthere: {}", other.what)));
+            let sides = format!("{here}\n{}", other.what);
+            // They must hear of it before they see that this rank gives up.
+            for &peer in &self.partners.with {
+                let _ = comm.tell(peer, Frame::Mismatch(sides.clone()));
+            }
+            return Err(Broken::Mismatch(sides));
         }
         begun.iter().for_each(|begun| work.join(&begun.clock));
         self.matched = true;

@@ -105,12 +105,7 @@ impl Part {
             self.comm.change(|state| state.underway.remove(&exchange.launched().nth));
         }
         gone_on.map_err(|broken| match broken {
-            Broken::Mismatch(sides) => {
-                let text = format!("the ranks do not agree on an operation\n{sides}");
-                self.comm.fail(Code::InvalidUsage, text.clone());
-                driver::fail_context(&format!("mismatch\n{text}"));
-                End::Broken(text)
-            }
+            Broken::Mismatch(sides) => disagree(&self.comm.disagree(&sides)),
             Broken::Memory(text) => {
                 self.comm.fail(Code::CudaError, text.clone());
                 End::Broken(text)
@@ -165,6 +160,11 @@ impl Part {
         let mut watch = Watch::new();
         let mut state = self.comm.lock();
         loop {
+            if let Some(sides) = &state.mismatch {
+                let sides = sides.clone();
+                drop(state);
+                return Err(disagree(&sides));
+            }
             if state.phase == Phase::Aborted || work.is_cancelled() {
                 return Err(End::Undone);
             }
@@ -199,4 +199,11 @@ impl Part {
         let begun = Instant::now();
         self.wait(work, |_| (begun.elapsed() >= delay).then_some(()))
     }
+}
+
+/// The ranks do not agree on an operation: each of them reports it, and its context fails.
+fn disagree(sides: &str) -> End {
+    let text = format!("the ranks do not agree on an operation:\n{sides}");
+    driver::fail_context(&format!("mismatch\n{text}"));
+    End::Broken(text)
 }
