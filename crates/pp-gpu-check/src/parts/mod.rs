@@ -69,7 +69,7 @@ pub fn ready(ground: Ground, device: u32) -> Result<()> {
     }
     match count_devices()? {
         0 => bail!("no GPU: the CUDA driver has no device, or there is no driver; nothing was run"),
-        n if device as usize >= n => bail!("--device {device}: there are {n} GPUs, counted from 0"),
+        n if device as usize >= n => bail!("--device {device}: the last GPU that this process may see is {}", n - 1),
         _ => Ok(()),
     }
 }
