@@ -8,7 +8,7 @@
 use std::ffi::OsString;
 use std::fs;
 use std::io::ErrorKind;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, bail};
@@ -83,17 +83,15 @@ fn open_names(said: &str) -> Vec<&str> {
 }
 
 fn is_cudas(name: &str) -> bool {
-    OPEN.iter().any(|begin| name.strip_prefix(begin).is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_uppercase())))
-}
-
-/// The folders that have what binaries open, of those given.
-pub(super) fn folder_of(name: &str, folders: &[PathBuf]) -> Option<PathBuf> {
-    folders.iter().find(|folder| folder.join(name).exists()).cloned()
+    OPEN.iter()
+        .any(|begin| name.strip_prefix(begin).is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_uppercase())))
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::scratch::Scratch;
+    use std::path::PathBuf;
+
     use super::*;
 
     fn laid() -> Scratch {

@@ -49,7 +49,7 @@ pub(crate) fn run(args: &GpuCheckArgs) -> anyhow::Result<u8> {
         return Ok(nothing(&driver::absent()));
     }
     let carried = match &args.binary {
-        Some(binary) => Some((binary.clone(), libraries::search_path(binary, &libraries::known_folders())?)),
+        Some(binary) => Some((binary.clone(), libraries::search_path(&libraries::known_folders())?)),
         None => None,
     };
     let seen = driver::count(carried.as_ref().map(|(binary, path)| (binary.as_path(), path.as_deref())))?;
@@ -67,7 +67,7 @@ pub(crate) fn run(args: &GpuCheckArgs) -> anyhow::Result<u8> {
         None => {
             let (binary, mut folders) = built()?;
             folders.extend(libraries::known_folders());
-            let path = libraries::search_path(&binary, &folders)?;
+            let path = libraries::search_path(&folders)?;
             (binary, path)
         }
     };
