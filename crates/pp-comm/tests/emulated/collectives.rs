@@ -9,9 +9,11 @@ use pp_comm::{Boundary, Buffer, Collective, CommError, DType, Endpoint, Group};
 use pp_schedule::{Channel, Rank};
 
 use crate::common::{Kind, PATIENCE};
+use crate::faults::FAULTS;
 use crate::gpu::{Gpu, Way};
 use crate::harness::{Run, Seat};
 use crate::random::Random;
+use crate::ranks::End;
 
 const COLLECTIVES: [Collective; 5] = [
     Collective::Barrier,
@@ -369,4 +371,58 @@ fn a_rank_that_does_not_come_is_named_at_the_deadline() {
         seat.member.control.barrier().expect("nobody is lost");
         seat.member.close();
     });
+}
+
+#[test]
+fn a_handle_that_is_dropped_does_not_disturb_what_comes_after() {
+    for way in WAYS {
+        let groups = vec![(3, vec![0, 1, 2])];
+        let run = Run { groups: groups.clone(), ..Run::new(Kind::Nccl(way), 3, &channels_of(&groups)) };
+        run.all(|mut seat| {
+            let me = seat.member.endpoint.rank();
+            let mut comm = GroupComm::new(Group::new(3, (0..3).map(Rank).collect(), me).expect("one of them"));
+            for seed in 0..6 {
+                let (collective, dtype) = (Collective::AllReduce, DType::F32);
+                let asked = Asked { collective, dtype, shape: vec![500], root: 0, n_ranks: 3, seed };
+                let started = asked.start(&mut comm, &mut seat).expect("started");
+                // Each rank drops other ones; the last is waited for by all.
+                if seed == 5 || (seed + u64::from(me.0)) % 3 != 0 {
+                    asked.check(started, &comm, &mut seat);
+                }
+            }
+            seat.member.close();
+        });
+    }
+}
+
+/// Rank 1 dies in its third all-reduce; its first operation tries the group's communicator.
+#[test]
+fn a_rank_that_dies_in_a_collective_is_named_by_all_others() {
+    for way in WAYS {
+        let groups = vec![(3, vec![0, 1, 2])];
+        let env = vec![(Some(1), FAULTS, "die=4".to_owned())];
+        let run = Run { env, groups: groups.clone(), ..Run::new(Kind::Nccl(way), 3, &channels_of(&groups)) };
+        run.within(
+            |joined| {
+                let mut seat = joined.seat();
+                let (endpoint, gpu) = (&mut seat.member.endpoint, seat.gpu.as_ref().expect("it has a device"));
+                let me = endpoint.rank();
+                let mut comm = GroupComm::new(Group::new(3, (0..3).map(Rank).collect(), me).expect("one of them"));
+                let error = (0..5).find_map(|_| {
+                    let mine = on_device(gpu, DType::F32, &[64], &elements(DType::F32, &[1; 64]));
+                    let summed = comm.all_reduce(endpoint, mine).map(drop);
+                    summed.and_then(|()| Ok(endpoint.settle()?)).err()
+                });
+                let error = error.expect("one is gone");
+                matches!(error, GroupError::Comm(CommError::PeerLost { rank: Rank(1), .. }))
+            },
+            |outcome| {
+                let ends = &outcome.ended.ends;
+                assert!(matches!(ends[1], End::Died(_)), "{ends:?}");
+                let named = End::Said("true".to_owned());
+                assert!(ends[0] == named && ends[2] == named, "{ends:?}\n{}", outcome.ended.words);
+                assert!(outcome.ended.times.iter().all(|time| *time < PATIENCE / 2), "{:?}", outcome.ended.times);
+            },
+        );
+    }
 }

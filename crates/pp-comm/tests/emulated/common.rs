@@ -13,11 +13,7 @@ use crate::gpu::Way;
 use crate::harness::Run;
 use crate::place::{self, ITEM, Place};
 
-#[path = "../suite/common.rs"]
-#[allow(dead_code, reason = "what runs on threads there runs on processes here")]
-mod on_threads;
-
-pub(crate) use on_threads::{AT_ONCE, BACK, FORTH, HEARTBEAT, PATIENCE, channel, envelope, floats, floats_of};
+pub(crate) use crate::messages::*;
 
 /// Pause between two looks at who has come.
 const PAUSE: Duration = Duration::from_millis(1);
@@ -36,7 +32,15 @@ impl Kind {
     pub(crate) const fn buffers(self) -> bool {
         false
     }
+
+    /// Whether a sender may be told as well that its message is not what its receiver expects.
+    pub(crate) const fn may_tell_senders(self) -> bool {
+        matches!(self, Self::Nccl(_))
+    }
 }
+
+/// The one test of the body in which ranks do not agree on an operation, which the emulator reports.
+const DISAGREEING: &str = "conformance::another_shape_or_type_than_agreed_is_an_error_that_names_both";
 
 /// Every kind that the same body must pass on. On one communicator for all channels it cannot: one channel waits for another.
 pub(crate) const EVERY: [Kind; 1] = [Kind::Nccl(Way::HOST)];
@@ -48,7 +52,9 @@ pub(crate) fn run<R: Serialize + DeserializeOwned>(
     channels: &[Channel],
     body: impl Fn(Member) -> R + Sync,
 ) -> Vec<R> {
-    Run::new(kind, n_ranks, channels).all(|seat| body(seat.member))
+    let disagreeing = thread::current().name() == Some(DISAGREEING);
+    let reported = if disagreeing { &["mismatch"][..] } else { &[] };
+    Run { reported, ..Run::new(kind, n_ranks, channels) }.all(|seat| body(seat.member))
 }
 
 /// A thread per item; panics as the first thread that does.

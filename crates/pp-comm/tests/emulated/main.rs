@@ -19,7 +19,10 @@ mod stage;
 
 #[path = "../suite/conformance.rs"]
 mod conformance;
+#[path = "../suite/messages.rs"]
+mod messages;
 #[path = "../suite/random.rs"]
 mod random;
 #[path = "../suite/toy.rs"]
+#[allow(dead_code, reason = "here results are put together by name")]
 mod toy;

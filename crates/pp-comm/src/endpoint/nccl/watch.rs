@@ -238,8 +238,14 @@ impl Shared {
     }
 
     fn fail(&self, error: CommError) -> CommError {
-        if let Some(cause) = &self.lock().cause {
-            return cause.clone();
+        match &mut self.lock().cause {
+            // NCCL may notice the wrong message too, but only the note says which it is.
+            Some(cause @ CommError::Nccl { .. }) if is_of_message(&error) => {
+                *cause = error;
+                return cause.clone();
+            }
+            Some(cause) => return cause.clone(),
+            None => {}
         }
         let error = self.blamed(error);
         let mut state = self.lock();
@@ -266,6 +272,12 @@ impl Shared {
             error => error,
         }
     }
+}
+
+/// Whether an error is about what a message turned out to be.
+const fn is_of_message(error: &CommError) -> bool {
+    use CommError::{Malformed, OutOfTurn, WrongBoundary, WrongMessage};
+    matches!(error, WrongMessage { .. } | WrongBoundary { .. } | OutOfTurn { .. } | Malformed { .. })
 }
 
 impl State {
