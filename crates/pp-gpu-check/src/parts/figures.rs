@@ -25,7 +25,7 @@ struct Size {
 }
 
 /// Large enough to fill a GPU for a few seconds.
-const ON_GPU: Size = Size { n_layers: 8, hidden: 2048, n_heads: 16, seq_len: 1024, micro_batch: 8, matrix: 8192 };
+const ON_GPU: Size = Size { n_layers: 8, hidden: 1024, n_heads: 16, seq_len: 1024, micro_batch: 8, matrix: 8192 };
 /// Small enough to rehearse.
 const ON_CPU: Size = Size { n_layers: 4, hidden: 64, n_heads: 4, seq_len: 32, micro_batch: 2, matrix: 256 };
 
