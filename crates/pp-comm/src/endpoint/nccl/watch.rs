@@ -256,7 +256,8 @@ impl Shared {
         }
         let cause = state.cause.get_or_insert(error).clone();
         drop(state);
-        self.communicators.iter().for_each(|(_, handle)| handle.abort());
+        // All at once: NCCL may let go of one only once kernels of the others have ended.
+        AbortHandle::abort_all(self.communicators.iter().map(|(_, handle)| handle));
         self.changed.notify_all();
         cause
     }
