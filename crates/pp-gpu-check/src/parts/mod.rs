@@ -3,6 +3,7 @@
 //! | room | what is in it |
 //! |---|---|
 //! | `way` | how two ranks come to share a GPU |
+//! | `tensors` | the device that tensors are on |
 //! | `trainer` | the trainer as a process of this program, and what it wrote |
 //! | `patterns` | memory on the device with contents that can be told from others |
 //! | `facts` | the GPU, its driver, NCCL |
@@ -22,6 +23,7 @@ mod ops;
 mod pair;
 #[cfg(feature = "nccl")]
 mod patterns;
+mod tensors;
 mod trainer;
 mod training;
 mod way;
