@@ -4,6 +4,7 @@
 //! runs the same test and takes the part of its rank ([`harness`]). `PP_EMULATED_ALL=1` has all combinations tried where otherwise
 //! a seed chooses some.
 
+mod asked;
 mod collectives;
 mod common;
 mod detection;
