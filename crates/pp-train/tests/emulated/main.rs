@@ -5,5 +5,6 @@ mod bits;
 mod refusals;
 mod runs;
 
+#[expect(dead_code, reason = "the other tests of the trainer use more of it")]
 #[path = "../train/process.rs"]
 mod process;
