@@ -23,8 +23,12 @@ use operation::{Kind, Operation, Span, check_apart};
 /// What errors of a launch name.
 const LAUNCH: &str = "ncclGroupEnd";
 
-/// Operations to be launched together, on one stream: none waits for another of the group. It owns its buffers, and what it
-/// becomes does until they are done with; nothing is launched before [`Group::launch`].
+/// Operations to be launched together, on one stream: none of one communicator waits for another of the group. It owns its
+/// buffers, and what it becomes does until they are done with; nothing is launched before [`Group::launch`].
+///
+/// Operations of **several communicators** are a launch for each. On the one stream they run one after the other, so that those
+/// of one communicator may wait for those of another. All ranks must name the communicators in one order; otherwise, on the
+/// emulator, two ranks wait for each other. Where that is too much, make a group, with a stream, for each communicator.
 ///
 /// An operation on nothing, of length 0, is nothing: NCCL does not hear of it, on any rank, for all give the same length.
 #[derive(Debug, Default)]
