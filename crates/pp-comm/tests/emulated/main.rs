@@ -16,6 +16,7 @@ mod harness;
 mod place;
 mod programs;
 mod ranks;
+mod settling;
 mod stage;
 
 #[path = "../suite/conformance.rs"]
