@@ -8,7 +8,7 @@ use std::ptr;
 use std::sync::OnceLock;
 
 use cudarc::driver::sys::{CUcontext, CUdeviceptr, CUevent, CUstream};
-use libloading::Library;
+use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
 
 use crate::error::NcclError;
 
@@ -113,8 +113,8 @@ impl Driver {
     /// The first of these that can be loaded.
     fn load(names: &[&str]) -> Result<Self, NcclError> {
         // SAFETY: loading runs the library's initialisers. These are the names of the CUDA driver: a process that asks for a
-        // GPU trusts it.
-        let load = |name: &&str| unsafe { Library::new(*name) }.ok();
+        // GPU trusts it. For the whole process: cudarc's calls may have been linked lazily (`crate::lazy`).
+        let load = |name: &&str| unsafe { Library::open(Some(*name), RTLD_NOW | RTLD_GLOBAL) }.ok();
         let mut libraries: Vec<_> = names.iter().filter_map(load).collect();
         // Of all: cudarc may load another than this crate does, where the names are of different libraries.
         for library in &libraries {

@@ -14,6 +14,14 @@ pub enum NcclError {
         /// The names tried.
         looked_for: String,
     },
+    /// There is no such library where the loader looks.
+    #[error("{name} cannot be opened ({reason}); LD_LIBRARY_PATH adds to where the loader looks")]
+    NoLibrary {
+        /// Its name.
+        name: &'static str,
+        /// What the loader says.
+        reason: String,
+    },
     /// There is no CUDA driver where the loader looks.
     #[error("no CUDA driver is present (looked for libcuda.so and libcuda.so.1)")]
     NoDriver,

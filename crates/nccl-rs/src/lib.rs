@@ -6,6 +6,7 @@
 //! What there is, each using only what stands above it:
 //!
 //! - `NcclError`: what went wrong, with NCCL's code, text and last error; [`Version`];
+//! - `open_cuda_libraries`: for programs that are linked without naming CUDA's libraries;
 //! - `poll`, `driver`: waiting with a deadline; the driver's functions;
 //! - `Device`, `Event`, `pinned`, `Stream`: where work is queued and what orders it;
 //! - `parked`, `DeviceMemory`, `DeviceBytes`, `DevicePart`: memory that an operation may use, kept alive until the operation
@@ -38,6 +39,8 @@ mod in_flight;
 #[cfg(feature = "nccl")]
 mod kinds;
 #[cfg(feature = "nccl")]
+mod lazy;
+#[cfg(feature = "nccl")]
 mod library;
 #[cfg(feature = "nccl")]
 mod making;
@@ -69,6 +72,7 @@ pub use {
     id::UniqueId,
     in_flight::InFlight,
     kinds::{DataType, ReduceOp},
+    lazy::open_cuda_libraries,
     library::{require_version, runtime_version},
     memory::{DeviceBytes, DeviceMemory, Shared},
     part::DevicePart,

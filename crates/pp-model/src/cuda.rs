@@ -25,7 +25,8 @@ impl Gpu {
     /// # Errors
     /// [`crate::ModelError::Nccl`] on a machine without a driver or without that GPU; what the driver says.
     pub fn new(ordinal: usize) -> Result<Self> {
-        // Asked first: its errors say what is missing.
+        // First: a program that is linked lazily has no other way to CUDA, and their errors say what is missing.
+        nccl_rs::open_cuda_libraries()?;
         nccl_rs::Device::new(ordinal)?;
         let device = CudaDevice::new_with_stream(ordinal)?;
         let compute = Stream::of(device.cuda_stream());
@@ -37,6 +38,7 @@ impl Gpu {
     /// # Errors
     /// [`crate::ModelError::Nccl`] on a machine without a driver.
     pub fn count() -> Result<usize> {
+        nccl_rs::open_cuda_libraries()?;
         Ok(nccl_rs::Device::count()?)
     }
 

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use anyhow::Context;
 
-use super::{Built, Options, build, linked};
+use super::{Built, Options, build, lazy, size};
 
 /// Build pp-train and pp-gpu-check with the feature `cuda`
 ///
@@ -76,24 +76,21 @@ pub(crate) fn run(args: &CudaBuildArgs) -> anyhow::Result<u8> {
 fn report(options: &Options, built: &Built, say: &mut dyn FnMut(&str)) -> anyhow::Result<()> {
     let carry = options.folder.join("carry");
     for binary in &built.binaries {
-        say(&format!("{}: {:.1} MiB", binary.display(), linked::mib(binary)?));
-        for needed in linked::needed(binary, &built.library_folders)? {
-            let place = match &needed.folder {
-                Some(folder) => folder.display().to_string(),
-                None if needed.name.starts_with("libcuda.so") => "comes with the driver".to_owned(),
-                None => "not among the toolkit's libraries".to_owned(),
-            };
-            say(&format!("  needs {} ({place})", needed.name));
-        }
-        let copy = linked::strip(binary, &carry)?;
-        say(&format!("  to be carried: {}: {:.1} MiB without symbols", copy.display(), linked::mib(&copy)?));
+        say(&format!("{}: {:.1} MiB", binary.display(), size::mib(binary)?));
+        say(&format!(
+            "  calls {} functions of CUDA's libraries, which it opens when it runs",
+            lazy::left_open(binary)?
+        ));
+        let copy = size::strip(binary, &carry)?;
+        say(&format!("  to be carried: {}: {:.1} MiB without symbols", copy.display(), size::mib(&copy)?));
     }
     let folders: Vec<String> = built.library_folders.iter().map(|folder| folder.display().to_string()).collect();
     say(&format!("to run them here: LD_LIBRARY_PATH={}", folders.join(":")));
-    say(
-        "elsewhere: the driver, the libraries named above and libnccl.so.2 must be there; `cargo xtask gpu-check` finds those of \
-         a toolkit or of PyTorch's wheels",
-    );
+    say(&format!(
+        "elsewhere {} and libnccl.so.2 must be there; the first comes with the driver, and `cargo xtask gpu-check` finds \
+         those of a toolkit or of PyTorch's wheels",
+        lazy::OPENED.join(", ")
+    ));
     Ok(())
 }
 

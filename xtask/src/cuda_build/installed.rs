@@ -10,8 +10,8 @@ use super::tools::{self, find};
 
 /// The least version of nvcc. The bindings in use are those of CUDA 13.0.
 const LEAST: Release = Release { major: 13, minor: 0 };
-/// What the binaries are linked against.
-pub(super) const LIBRARIES: [&str; 5] = ["cublas", "cublasLt", "cudart", "curand", "nvrtc"];
+/// What of it becomes a part of the binaries.
+const RUNTIME: &str = "libcudart_static.a";
 
 /// A version of the toolkit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -89,9 +89,9 @@ fn judge(home: &Path) -> Found {
     let Some(libraries) = Toolkit::library_folder(home) else {
         return Found::Unusable(format!("{} has no folder of libraries", home.display()));
     };
-    match LIBRARIES.iter().find(|name| !libraries.join(format!("lib{name}.so")).exists()) {
-        Some(name) => Found::Unusable(format!("{} has no lib{name}.so", libraries.display())),
-        None => Found::Usable { home: home.to_path_buf(), libraries, release },
+    match libraries.join(RUNTIME).is_file() {
+        true => Found::Usable { home: home.to_path_buf(), libraries, release },
+        false => Found::Unusable(format!("{} has no {RUNTIME}", libraries.display())),
     }
 }
 
@@ -110,7 +110,7 @@ mod tests {
     }
 
     /// A toolkit whose nvcc is a script.
-    fn toolkit(version: &str, libraries: &[&str]) -> Scratch {
+    fn toolkit(version: &str, runtime: Option<&str>) -> Scratch {
         use std::os::unix::fs::PermissionsExt;
         let scratch = Scratch::new();
         for folder in ["bin", "include", "lib64"] {
@@ -120,8 +120,8 @@ mod tests {
         std::fs::write(&nvcc, format!("#!/bin/sh\necho 'tools, release {version}, V{version}.1'\n")).unwrap();
         std::fs::set_permissions(&nvcc, std::fs::Permissions::from_mode(0o755)).unwrap();
         std::fs::write(scratch.path().join("include/cuda.h"), "").unwrap();
-        for name in libraries {
-            std::fs::write(scratch.path().join(format!("lib64/lib{name}.so")), "").unwrap();
+        if let Some(name) = runtime {
+            std::fs::write(scratch.path().join("lib64").join(name), "").unwrap();
         }
         scratch
     }
@@ -132,7 +132,7 @@ mod tests {
 
     #[test]
     fn a_complete_toolkit_of_the_right_version_will_do() {
-        let scratch = toolkit("13.1", &LIBRARIES);
+        let scratch = toolkit("13.1", Some(RUNTIME));
         let home = scratch.path().to_path_buf();
         let libraries = home.join("lib64").canonicalize().unwrap();
         assert_eq!(look_in(&scratch), Found::Usable { home, libraries, release: Release { major: 13, minor: 1 } });
@@ -141,11 +141,11 @@ mod tests {
     }
 
     #[test]
-    fn another_version_and_a_toolkit_without_libraries_will_not() {
+    fn another_version_and_a_toolkit_without_a_runtime_will_not() {
         for (scratch, why) in [
-            (toolkit("12.9", &LIBRARIES), "is 12.9, but 13.0 to 13.x is needed"),
-            (toolkit("14.0", &LIBRARIES), "is 14.0, but 13.0 to 13.x is needed"),
-            (toolkit("13.0", &LIBRARIES[..4]), "has no libnvrtc.so"),
+            (toolkit("12.9", Some(RUNTIME)), "is 12.9, but 13.0 to 13.x is needed"),
+            (toolkit("14.0", Some(RUNTIME)), "is 14.0, but 13.0 to 13.x is needed"),
+            (toolkit("13.0", None), "has no libcudart_static.a"),
         ] {
             let found = look_in(&scratch);
             assert!(matches!(&found, Found::Unusable(said) if said.contains(why)), "{found:?} lacks {why}");

@@ -1,19 +1,18 @@
 //! `cargo xtask cuda-build`: the binaries with the feature `cuda`, on machines with and without an installed toolkit.
 //!
 //! The way through: [`tools`] finds programs, [`installed`] looks for a toolkit; where there is none, [`space`] is checked and
-//! [`wheels`] get one, which [`links`] completes; [`stub`] makes what is linked in place of the driver; [`stamp`] remembers that
-//! all this is done; [`compile`] calls cargo, [`linked`] says what came of it.
+//! [`wheels`] get one; [`stamp`] remembers that this is done; [`lazy`] makes what is linked in place of CUDA's libraries;
+//! [`compile`] calls cargo, [`linked`] says what came of it.
 
 mod command;
 mod compile;
 mod installed;
-pub(crate) mod linked;
-mod links;
+pub(crate) mod lazy;
 #[cfg(test)]
 pub(crate) mod scratch;
+mod size;
 mod space;
 mod stamp;
-mod stub;
 mod toolkit;
 pub(crate) mod tools;
 mod wheels;
@@ -26,7 +25,6 @@ use crate::workspace::root;
 pub(crate) use command::{CudaBuildArgs, run};
 use installed::Found;
 use toolkit::Toolkit;
-use wheels::Laid;
 
 /// What to build, and where.
 #[derive(Clone, Debug)]
@@ -61,8 +59,8 @@ impl Options {
 pub(crate) struct Built {
     /// The binaries, in the order of [`Options::packages`].
     pub(crate) binaries: Vec<PathBuf>,
-    /// Folders with the CUDA libraries that the binaries were linked against: for `LD_LIBRARY_PATH` where the system's own loader
-    /// does not find them. The driver is in none of them.
+    /// Folders with the CUDA libraries that the binaries open: for `LD_LIBRARY_PATH` where the system's own loader does not find
+    /// them. The driver is in none of them.
     pub(crate) library_folders: Vec<PathBuf>,
 }
 
@@ -84,27 +82,23 @@ pub(crate) fn build(options: &Options, say: &mut dyn FnMut(&str)) -> anyhow::Res
     Ok(Built { binaries, library_folders: toolkit.libraries })
 }
 
-/// The installed toolkit, or that of an earlier run, or a new one.
+/// The installed toolkit, or that of an earlier run, or a new one; with the folder that the linker looks in first.
 fn toolkit(options: &Options, say: &mut dyn FnMut(&str)) -> anyhow::Result<Toolkit> {
+    let (home, libraries) = found(options, say)?;
+    let lazy = options.folder.join("lazy");
+    let folder = Toolkit::library_folder(&home).with_context(|| format!("{} has no libraries", home.display()))?;
+    lazy::lay(&lazy, &folder)?;
+    Ok(Toolkit { home, libraries, lazy })
+}
+
+/// Where a toolkit is, and its libraries.
+fn found(options: &Options, say: &mut dyn FnMut(&str)) -> anyhow::Result<(PathBuf, Vec<PathBuf>)> {
     let folder = &options.folder;
     let found = if options.only_wheels { Found::Nothing } else { installed::look(|name| std::env::var_os(name)) };
     match found {
         Found::Usable { home, libraries, release } => {
             say(&format!("CUDA {release} is installed in {}", home.display()));
-            // A toolkit brings a stub of the driver, but hardly ever NCCL.
-            let own = folder.join("stubs");
-            let mut stubs = vec![libraries.join("stubs")];
-            if !stubs[0].join("libcuda.so").exists() {
-                stub::driver(&home, &own)?;
-                stubs = vec![own.clone()];
-            }
-            if !libraries.join("libnccl.so").exists() {
-                say("it brings no NCCL: that is looked for when a binary runs");
-                stub::nccl(&own)?;
-                stubs.push(own);
-            }
-            stubs.dedup();
-            return Ok(Toolkit { home, libraries: vec![libraries], stubs });
+            return Ok((home, vec![libraries]));
         }
         Found::Unusable(why) => say(&format!("the installed CUDA will not do: {why}")),
         Found::Nothing => {}
@@ -115,18 +109,9 @@ fn toolkit(options: &Options, say: &mut dyn FnMut(&str)) -> anyhow::Result<Toolk
         space::check(folder)?;
         stamp::take(folder);
         wheels::install(folder, say)?;
-        let laid = wheels::laid(folder)?;
-        links::lay(&laid)?;
-        // Before the first build: what is compiled against the toolkit links against it.
-        stub::driver(&laid.home, &stubs_of(&laid))?;
+        wheels::laid(folder)?.complete()?;
         stamp::put(folder)?;
     }
     let laid = wheels::laid(folder)?;
-    let stubs = vec![stubs_of(&laid)];
-    Ok(Toolkit { libraries: vec![laid.home.join("lib"), laid.nccl.join("lib")], home: laid.home, stubs })
-}
-
-/// Where toolkits have theirs.
-fn stubs_of(laid: &Laid) -> PathBuf {
-    laid.home.join("lib").join("stubs")
+    Ok((laid.home.clone(), vec![laid.home.join("lib"), laid.nccl.join("lib")]))
 }

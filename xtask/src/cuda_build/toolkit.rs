@@ -3,15 +3,17 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
+use super::lazy;
+
 /// A toolkit to build with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Toolkit {
     /// As `CUDA_HOME`: `bin/nvcc`, `include` and a folder of libraries are in it.
     pub(super) home: PathBuf,
-    /// Folders of the libraries, which are also those to run with.
+    /// Folders of the libraries that binaries open when they run.
     pub(super) libraries: Vec<PathBuf>,
-    /// Folders of what is linked in place of libraries that a machine without a GPU lacks.
-    pub(super) stubs: Vec<PathBuf>,
+    /// What the linker finds in place of them.
+    pub(super) lazy: PathBuf,
 }
 
 /// A folder of libraries in a toolkit: the first of these that there is.
@@ -49,15 +51,11 @@ impl Toolkit {
         variables
     }
 
-    /// The linker's folders as flags of rustc, after those there are.
+    /// How to link, as flags of rustc, after those there are.
     fn rust_flags(&self, given: Option<&std::ffi::OsStr>) -> OsString {
         let given = given.unwrap_or_default().to_string_lossy();
         let mut flags: Vec<OsString> = given.split_whitespace().map(OsString::from).collect();
-        for folder in self.libraries.iter().chain(&self.stubs) {
-            let mut search = OsString::from("native=");
-            search.push(folder);
-            flags.extend(["-L".into(), search]);
-        }
+        flags.extend(lazy::flags(&self.lazy));
         flags.join(std::ffi::OsStr::new("\u{1f}"))
     }
 }
@@ -68,7 +66,7 @@ mod tests {
 
     #[test]
     fn a_build_is_told_where_the_toolkit_is_and_keeps_the_flags_that_were_given() {
-        let toolkit = Toolkit { home: "/c u".into(), libraries: vec!["/c u/lib".into()], stubs: vec!["/s".into()] };
+        let toolkit = Toolkit { home: "/c u".into(), libraries: vec!["/c u/lib".into()], lazy: "/l z".into() };
         let given = |name: &str| match name {
             "PATH" => Some("/bin".into()),
             "RUSTFLAGS" => Some("-C debuginfo=0".into()),
@@ -84,7 +82,16 @@ mod tests {
         assert_eq!(value("PATH"), "/c u/bin:/bin");
         assert_eq!(
             value("CARGO_ENCODED_RUSTFLAGS").split('\u{1f}').collect::<Vec<_>>(),
-            ["-C", "debuginfo=0", "-L", "native=/c u/lib", "-L", "native=/s"]
+            [
+                "-C",
+                "debuginfo=0",
+                "-L",
+                "native=/l z",
+                "-C",
+                "relro-level=partial",
+                "-C",
+                "link-arg=-Wl,--unresolved-symbols=ignore-all"
+            ]
         );
     }
 }

@@ -1,6 +1,8 @@
 //! A CUDA toolkit out of NVIDIA's Python wheels, in a virtual environment of its own.
 
 use std::fs;
+use std::io::ErrorKind;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -9,7 +11,7 @@ use anyhow::{Context, bail};
 use super::tools;
 
 /// What is installed, each pinned: compiler, its device library and headers, runtime, C++ headers, run-time compiler, and the
-/// libraries that are linked. Nothing they would draw in themselves is.
+/// libraries that binaries open. Nothing they would draw in themselves is.
 pub(super) const PINNED: [&str; 9] = [
     "nvidia-cuda-nvcc==13.0.88",
     "nvidia-nvvm==13.0.88",
@@ -27,8 +29,21 @@ pub(super) const PINNED: [&str; 9] = [
 pub(super) struct Laid {
     /// As `CUDA_HOME`.
     pub(super) home: PathBuf,
-    /// NCCL's library and header.
+    /// NCCL's library.
     pub(super) nccl: PathBuf,
+}
+
+impl Laid {
+    /// Adds what the wheels lack of a toolkit: build scripts look for libraries in `lib64`.
+    pub(super) fn complete(&self) -> anyhow::Result<()> {
+        let link = self.home.join("lib64");
+        match symlink("lib", &link) {
+            Err(error) if error.kind() != ErrorKind::AlreadyExists => {
+                Err(error).with_context(|| format!("cannot link {}", link.display()))
+            }
+            _ => Ok(()),
+        }
+    }
 }
 
 /// The virtual environment in a folder.
@@ -92,7 +107,19 @@ pub(super) fn laid(folder: &Path) -> anyhow::Result<Laid> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::scratch::Scratch;
     use super::*;
+
+    #[test]
+    fn what_wheels_lack_is_added_once() {
+        let scratch = Scratch::new();
+        let laid = Laid { home: scratch.path().into(), nccl: "/n".into() };
+        fs::create_dir(scratch.path().join("lib")).unwrap();
+        for _ in 0..2 {
+            laid.complete().unwrap();
+        }
+        assert!(scratch.path().join("lib64").is_dir());
+    }
 
     #[test]
     fn every_wheel_is_pinned_to_one_version() {

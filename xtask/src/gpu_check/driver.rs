@@ -25,33 +25,36 @@ const LIBRARY: &str = "libcuda.so.1";
 const PLACES: [&str; 6] =
     ["/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/lib", "/usr/lib/wsl/lib", "/usr/local/nvidia/lib64", "/lib64"];
 
-/// Looks for a GPU. This program has no unsafe code, so another opens the driver: the carried binary, or a small one that is built.
+/// Whether there is a driver at all, by its library.
+pub(super) fn is_installed() -> bool {
+    has_library(std::env::var_os(super::libraries::VARIABLE).as_deref())
+}
+
+/// Why there is no GPU where there is no driver.
+pub(super) fn absent() -> String {
+    format!("no CUDA driver ({LIBRARY}) is installed")
+}
+
+/// Counts GPUs. This program has no unsafe code, so another one opens the driver: the binary that is to be run, with its libraries in
+/// the loader's way, or a small one that is built.
 ///
 /// # Errors
 /// There is a driver, but it does not open, which is worth looking into.
-pub(super) fn see(binary: Option<&Path>) -> anyhow::Result<Seen> {
-    if !has_library(std::env::var_os("LD_LIBRARY_PATH").as_deref()) {
-        return Ok(Seen::Nothing(format!("no CUDA driver ({LIBRARY}) is installed")));
-    }
-    // With `nccl` alone the driver is loaded when the program runs, and nothing of CUDA is needed to build it.
+pub(super) fn count(binary: Option<(&Path, Option<&OsStr>)>) -> anyhow::Result<Seen> {
     let mut command = match binary {
-        Some(binary) => {
+        Some((binary, path)) => {
             let mut command = Command::new(binary);
             command.arg("--count-devices");
+            command.envs(path.map(|path| (super::libraries::VARIABLE, path)));
             command
         }
+        // With `nccl` alone the driver is loaded when the program runs, and nothing of CUDA is needed to build it.
         None => {
             let mut command = cargo();
             command.args(["run", "--quiet", "--package", "nccl-rs", "--features", "nccl", "--example", "devices"]);
             command
         }
     };
-    if binary.is_some() {
-        // The loader wants all its libraries before it can count.
-        let mut folders = super::libraries::known_folders();
-        folders.extend(std::env::split_paths(&std::env::var_os(super::libraries::VARIABLE).unwrap_or_default()));
-        command.env(super::libraries::VARIABLE, std::env::join_paths(folders).unwrap_or_default());
-    }
     let said = tools::said(&mut command, "the program that counts GPUs").context("the CUDA driver does not open")?;
     judge(&said)
 }

@@ -1,21 +1,18 @@
 //! Where the CUDA libraries are that a binary needs: the system's, a toolkit's, or those of PyTorch's wheels.
 
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::bail;
 
-use crate::cuda_build::{linked, tools};
+use crate::cuda_build::{lazy, tools};
 use crate::workspace::root;
 
 /// Where the loader looks first.
 pub(super) const VARIABLE: &str = "LD_LIBRARY_PATH";
-/// Looked up when the program runs, so not named in it.
+/// Opened beside CUDA's own.
 const NCCL: &str = "libnccl.so.2";
-/// What a binary names, where its own list cannot be read.
-const USUAL: [&str; 5] =
-    ["libcublas.so.13", "libcublasLt.so.13", "libcudart.so.13", "libcurand.so.10", "libnvrtc.so.13"];
 /// Prints the folders of libraries of NVIDIA's wheels, which PyTorch's CUDA wheels bring along.
 const OF_WHEELS: &str = "
 import glob, os
@@ -45,16 +42,13 @@ pub(super) fn known_folders() -> Vec<PathBuf> {
     folders
 }
 
-/// What `LD_LIBRARY_PATH` is to be for a binary; nothing where it is right as it is.
+/// What `LD_LIBRARY_PATH` is to be for the binary; nothing where it is right as it is.
 ///
 /// # Errors
 /// In one line: which libraries are nowhere.
-pub(super) fn search_path(binary: &Path, folders: &[PathBuf]) -> anyhow::Result<Option<OsString>> {
-    let named = linked::needed(binary, &[]).map(|all| all.into_iter().map(|needed| needed.name).collect());
-    let mut names: Vec<String> = named.unwrap_or_else(|_| USUAL.map(str::to_owned).into());
-    names.push(NCCL.to_owned());
-    // The driver was opened already, and must never be taken from elsewhere.
-    names.retain(|name| !name.starts_with("libcuda.so"));
+pub(super) fn search_path(folders: &[PathBuf]) -> anyhow::Result<Option<OsString>> {
+    // The driver, the first, was opened already, and must never be taken from elsewhere.
+    let names: Vec<String> = lazy::OPENED[1..].iter().chain([&NCCL]).map(|&name| name.to_owned()).collect();
     let given: Vec<PathBuf> =
         std::env::var_os(VARIABLE).map(|path| std::env::split_paths(&path).collect()).unwrap_or_default();
     let added = to_add(&names, &cached(), &given, folders)?;

@@ -45,24 +45,39 @@ pub(crate) fn run(args: &GpuCheckArgs) -> anyhow::Result<u8> {
         crate::say(&format!("error: --binary {} is no file", binary.display()));
         return Ok(2);
     }
-    match driver::see(args.binary.as_deref())? {
-        Seen::Nothing(why) => {
-            println!("no GPU: {why}; nothing was run, and this counts as nothing");
-            return Ok(0);
-        }
+    if !driver::is_installed() {
+        return Ok(nothing(&driver::absent()));
+    }
+    let carried = match &args.binary {
+        Some(binary) => Some((binary.clone(), libraries::search_path(&libraries::known_folders())?)),
+        None => None,
+    };
+    let seen = driver::count(carried.as_ref().map(|(binary, path)| (binary.as_path(), path.as_deref())))?;
+    match seen {
+        Seen::Nothing(why) => return Ok(nothing(&why)),
         Seen::Devices(n) if u64::from(args.device) >= n => {
-            crate::say(&format!("error: --device {}: there are {n} GPUs, counted from 0", args.device));
+            let last = n - 1;
+            crate::say(&format!("error: --device {}: the last GPU that this process may see is {last}", args.device));
             return Ok(2);
         }
         Seen::Devices(n) => println!("{n} GPU{} found", if n == 1 { "" } else { "s" }),
     }
-    let (binary, mut folders) = match &args.binary {
-        Some(binary) => (binary.clone(), Vec::new()),
-        None => built()?,
+    let (binary, path) = match carried {
+        Some(carried) => carried,
+        None => {
+            let (binary, mut folders) = built()?;
+            folders.extend(libraries::known_folders());
+            let path = libraries::search_path(&folders)?;
+            (binary, path)
+        }
     };
-    folders.extend(libraries::known_folders());
-    let path = libraries::search_path(&binary, &folders)?;
     check(&binary, args, path)
+}
+
+/// Says that there is no GPU; the exit code.
+fn nothing(why: &str) -> u8 {
+    println!("no GPU: {why}; nothing was run, and this counts as nothing");
+    0
 }
 
 /// The binary, and where its libraries are.

@@ -22,6 +22,29 @@
 //!
 //! Small ones go whole, in one round: an all-reduce sends `(n - 1) S` then, a broadcast's root as much and the others
 //! nothing. The words add 96 bytes per rank.
+//!
+//! # Tensors on devices
+//! With the feature `nccl`, a group that is named in `NcclSpec::groups` takes tensors on the ranks' devices too,
+//! by the same calls; `GroupComm::start_device_broadcast` and `GroupComm::start_device_barrier` are for those that have no
+//! tensor to say so. The words go between the hosts as ever, and nothing is launched before all ranks have said the same: NCCL
+//! compares neither types nor lengths, and would hang, or write where it should not. Tensors on the host where others are on
+//! devices are [`GroupError::Memory`]. What is different:
+//!
+//! - **Sums are not in the order of the ranks.** NCCL takes them in an order of its own, by its algorithm and the machine. An
+//!   all-reduce gives the same bits on every rank, but not those of the host's loop, and maybe others with another number of ranks,
+//!   another length or another version of NCCL.
+//! - **When it is launched**: once all words have come and a call of this group is made here, [`Pending::wait`] at the latest. What
+//!   is given must have been made by what is on the compute stream at the start; what is put there later does not hold it up.
+//! - **What a wait waits for** is the rank's choice, as for messages (`Waits`): with waits on the stream it waits
+//!   here for the other ranks' words only, and the compute stream for the result. What goes wrong on the device shows when the
+//!   endpoint is settled ([`Endpoint::settle`](crate::Endpoint::settle)); until then a result may be anything.
+//! - **Results** are in memory of the endpoint's allocator, so that they are tensors of the stage's without a copy; of a gather, each
+//!   rank's is by itself, and its own is the one that was given. What was given is only read.
+//! - **Uneven shares**: NCCL divides among ranks only what is even. A gather of uneven shares goes by sends and receives into their
+//!   places. A reduce-scatter of a length that the ranks do not divide is an all-reduce of which each rank copies its share: it
+//!   sends twice as much, and holds the whole for the time. Lengths that are divided evenly are worth having.
+//!
+//! None of this has run on real hardware yet: it is tested on an emulated driver.
 
 #[cfg(feature = "nccl")]
 mod calls;

@@ -47,7 +47,7 @@ impl PartialEq for Data {
 /// # Ok::<(), pp_comm::BufferError>(())
 /// ```
 ///
-/// With the feature `nccl` it may be in a device's memory instead ([`Buffer::on_device`]). A clone is then the same memory, and
+/// With the feature `nccl` it may be in a device's memory instead (`Buffer::on_device`). A clone is then the same memory, and
 /// whoever asks for its elements on the host gets [`BufferError::OnDevice`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct Buffer {

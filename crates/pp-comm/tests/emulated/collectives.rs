@@ -1,157 +1,18 @@
 //! Collectives of tensors on devices, between processes.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use nccl_rs::{DeviceBytes, DeviceMemory};
-use pp_comm::collectives::{GroupComm, GroupError, Pending};
-use pp_comm::{Boundary, Buffer, Collective, CommError, DType, Endpoint, Group};
-use pp_schedule::{Channel, Rank};
+use pp_comm::collectives::{GroupComm, GroupError};
+use pp_comm::{Buffer, Collective, CommError, DType, Group};
+use pp_schedule::Rank;
 
+use crate::asked::{Asked, COLLECTIVES, DTYPES, Started, WAYS, bytes_of, channels_of, elements, numbers, on_device};
 use crate::common::{Kind, PATIENCE};
-use crate::gpu::{Gpu, Way};
-use crate::harness::{Run, Seat};
+use crate::faults::FAULTS;
+use crate::gpu::Way;
+use crate::harness::Run;
 use crate::random::Random;
-
-const COLLECTIVES: [Collective; 5] = [
-    Collective::Barrier,
-    Collective::AllGather,
-    Collective::AllReduce,
-    Collective::ReduceScatter,
-    Collective::Broadcast,
-];
-
-const DTYPES: [DType; 4] = [DType::F32, DType::F64, DType::I64, DType::Bf16];
-
-/// Both ways to wait.
-const WAYS: [Way; 2] = [Way::DEFAULT, Way { waits: pp_comm::Waits::OnHost, ..Way::DEFAULT }];
-
-/// Small whole numbers: their sums are exact in every type, in whatever order they are taken.
-fn numbers(len: usize, seed: u64) -> Vec<i64> {
-    let mut random = Random::new(seed);
-    (0..len).map(|_| random.below(17) as i64 - 8).collect()
-}
-
-/// Numbers as the elements of a tensor. Those up to 256 are exact as brain floats.
-fn elements(dtype: DType, values: &[i64]) -> Vec<u8> {
-    let bytes = |value: i64| -> Vec<u8> {
-        match dtype {
-            DType::F32 => (value as f32).to_ne_bytes().to_vec(),
-            DType::F64 => (value as f64).to_ne_bytes().to_vec(),
-            DType::I64 => value.to_ne_bytes().to_vec(),
-            DType::Bf16 => (((value as f32).to_bits() >> 16) as u16).to_ne_bytes().to_vec(),
-        }
-    };
-    values.iter().flat_map(|&value| bytes(value)).collect()
-}
-
-/// A tensor on a device.
-fn on_device(gpu: &Gpu, dtype: DType, shape: &[usize], bytes: &[u8]) -> Buffer {
-    let boundary = Boundary::new(dtype, shape).expect("a small shape");
-    let memory: Arc<dyn DeviceMemory> = Arc::new(DeviceBytes::from_host(&gpu.compute, bytes).expect("memory"));
-    Buffer::on_device(boundary, memory).expect("as long as its shape")
-}
-
-/// Its bytes. Where waits are the compute stream's, they mean something only once all that it waits for has come.
-fn bytes_of(endpoint: &mut Endpoint, gpu: &Gpu, buffer: &Buffer) -> Vec<u8> {
-    let memory = buffer.as_device().expect("on the device");
-    let bytes = memory.to_host(&gpu.compute, PATIENCE).expect("nothing went wrong on the device");
-    endpoint.settle().expect("nothing went wrong between ranks");
-    bytes
-}
-
-fn channels_of(groups: &[(u32, Vec<u32>)]) -> Vec<Channel> {
-    let channels = |(id, ranks): &(u32, Vec<u32>)| {
-        let ranks: Vec<Rank> = ranks.iter().copied().map(Rank).collect();
-        let first = ranks[0];
-        Group::new(*id, ranks, first).expect("the first of them").collective_channels()
-    };
-    groups.iter().flat_map(channels).collect()
-}
-
-/// A collective that a test asks for.
-#[derive(Clone, Debug)]
-struct Asked {
-    collective: Collective,
-    dtype: DType,
-    shape: Vec<usize>,
-    root: usize,
-    n_ranks: usize,
-    seed: u64,
-}
-
-/// One that was started.
-enum Started {
-    Nothing(Pending<()>),
-    One(Pending<Buffer>),
-    Many(Pending<Vec<Buffer>>),
-}
-
-impl Asked {
-    fn len(&self) -> usize {
-        self.shape.iter().product()
-    }
-
-    fn boundary(&self) -> Boundary {
-        Boundary::new(self.dtype, &self.shape).expect("a small shape")
-    }
-
-    fn given(&self, place: usize) -> Vec<i64> {
-        numbers(self.len(), 100 * self.seed + place as u64)
-    }
-
-    fn sum(&self) -> Vec<i64> {
-        let mut sum = vec![0; self.len()];
-        for place in 0..self.n_ranks {
-            sum.iter_mut().zip(self.given(place)).for_each(|(sum, value)| *sum += value);
-        }
-        sum
-    }
-
-    fn start(&self, comm: &mut GroupComm, seat: &mut Seat) -> Result<Started, GroupError> {
-        let (place, endpoint) = (comm.group().place(), &mut seat.member.endpoint);
-        let gpu = seat.gpu.as_ref().expect("it has a device");
-        let mine = on_device(gpu, self.dtype, &self.shape, &elements(self.dtype, &self.given(place)));
-        Ok(match self.collective {
-            Collective::Barrier => Started::Nothing(comm.start_device_barrier(endpoint)?),
-            Collective::AllGather => Started::Many(comm.start_all_gather(endpoint, mine)?),
-            Collective::AllReduce => Started::One(comm.start_all_reduce(endpoint, mine)?),
-            Collective::ReduceScatter => Started::One(comm.start_reduce_scatter(endpoint, mine)?),
-            Collective::Broadcast => {
-                let mine = (place == self.root).then_some(mine);
-                Started::One(comm.start_device_broadcast(endpoint, self.root, &self.boundary(), mine)?)
-            }
-        })
-    }
-
-    /// Waits, and compares with what a loop over the ranks gives.
-    fn check(&self, started: Started, comm: &GroupComm, seat: &mut Seat) {
-        let endpoint = &mut seat.member.endpoint;
-        let found = match started {
-            Started::Nothing(pending) => pending.wait(endpoint).map(|()| Vec::new()),
-            Started::One(pending) => pending.wait(endpoint).map(|buffer| vec![buffer]),
-            Started::Many(pending) => pending.wait(endpoint),
-        };
-        let found = found.unwrap_or_else(|error| panic!("{self:?}: {error}"));
-        let whole = |values: Vec<i64>| (self.boundary(), values);
-        let expected = match self.collective {
-            Collective::Barrier => vec![],
-            Collective::AllGather => (0..self.n_ranks).map(|place| whole(self.given(place))).collect(),
-            Collective::AllReduce => vec![whole(self.sum())],
-            Collective::ReduceScatter => {
-                let share = self.sum()[comm.share(self.len())].to_vec();
-                vec![(Boundary::new(self.dtype, &[share.len()]).expect("a small shape"), share)]
-            }
-            Collective::Broadcast => vec![whole(self.given(self.root))],
-        };
-        assert_eq!(found.len(), expected.len(), "{self:?}");
-        let (endpoint, gpu) = (&mut seat.member.endpoint, seat.gpu.as_ref().expect("it has a device"));
-        for (found, (boundary, values)) in found.iter().zip(expected) {
-            assert_eq!(found.boundary(), &boundary, "{self:?}");
-            assert_eq!(bytes_of(endpoint, gpu, found), elements(self.dtype, &values), "{self:?}");
-        }
-    }
-}
+use crate::ranks::End;
 
 /// Sizes with and without a remainder, smaller than the group, and empty.
 #[test]
@@ -369,4 +230,58 @@ fn a_rank_that_does_not_come_is_named_at_the_deadline() {
         seat.member.control.barrier().expect("nobody is lost");
         seat.member.close();
     });
+}
+
+#[test]
+fn a_handle_that_is_dropped_does_not_disturb_what_comes_after() {
+    for way in WAYS {
+        let groups = vec![(3, vec![0, 1, 2])];
+        let run = Run { groups: groups.clone(), ..Run::new(Kind::Nccl(way), 3, &channels_of(&groups)) };
+        run.all(|mut seat| {
+            let me = seat.member.endpoint.rank();
+            let mut comm = GroupComm::new(Group::new(3, (0..3).map(Rank).collect(), me).expect("one of them"));
+            for seed in 0..6 {
+                let (collective, dtype) = (Collective::AllReduce, DType::F32);
+                let asked = Asked { collective, dtype, shape: vec![500], root: 0, n_ranks: 3, seed };
+                let started = asked.start(&mut comm, &mut seat).expect("started");
+                // Each rank drops other ones; the last is waited for by all.
+                if seed == 5 || (seed + u64::from(me.0)) % 3 != 0 {
+                    asked.check(started, &comm, &mut seat);
+                }
+            }
+            seat.member.close();
+        });
+    }
+}
+
+/// Rank 1 dies in its third all-reduce; its first operation tries the group's communicator.
+#[test]
+fn a_rank_that_dies_in_a_collective_is_named_by_all_others() {
+    for way in WAYS {
+        let groups = vec![(3, vec![0, 1, 2])];
+        let env = vec![(Some(1), FAULTS, "die=4".to_owned())];
+        let run = Run { env, groups: groups.clone(), ..Run::new(Kind::Nccl(way), 3, &channels_of(&groups)) };
+        run.within(
+            |joined| {
+                let mut seat = joined.seat();
+                let (endpoint, gpu) = (&mut seat.member.endpoint, seat.gpu.as_ref().expect("it has a device"));
+                let me = endpoint.rank();
+                let mut comm = GroupComm::new(Group::new(3, (0..3).map(Rank).collect(), me).expect("one of them"));
+                let error = (0..5).find_map(|_| {
+                    let mine = on_device(gpu, DType::F32, &[64], &elements(DType::F32, &[1; 64]));
+                    let summed = comm.all_reduce(endpoint, mine).map(drop);
+                    summed.and_then(|()| Ok(endpoint.settle()?)).err()
+                });
+                let error = error.expect("one is gone");
+                matches!(error, GroupError::Comm(CommError::PeerLost { rank: Rank(1), .. }))
+            },
+            |outcome| {
+                let ends = &outcome.ended.ends;
+                assert!(matches!(ends[1], End::Died(_)), "{ends:?}");
+                let named = End::Said("true".to_owned());
+                assert!(ends[0] == named && ends[2] == named, "{ends:?}\n{}", outcome.ended.words);
+                assert!(outcome.ended.times.iter().all(|time| *time < PATIENCE / 2), "{:?}", outcome.ended.times);
+            },
+        );
+    }
 }

@@ -13,11 +13,7 @@ use crate::gpu::Way;
 use crate::harness::Run;
 use crate::place::{self, ITEM, Place};
 
-#[path = "../suite/common.rs"]
-#[allow(dead_code, reason = "what runs on threads there runs on processes here")]
-mod on_threads;
-
-pub(crate) use on_threads::{AT_ONCE, BACK, FORTH, HEARTBEAT, PATIENCE, channel, envelope, floats, floats_of};
+pub(crate) use crate::messages::*;
 
 /// Pause between two looks at who has come.
 const PAUSE: Duration = Duration::from_millis(1);
@@ -35,6 +31,11 @@ impl Kind {
     /// Whether a send is complete before its receive is posted.
     pub(crate) const fn buffers(self) -> bool {
         false
+    }
+
+    /// Whether a sender may be told as well that its message is not what its receiver expects.
+    pub(crate) const fn may_tell_senders(self) -> bool {
+        matches!(self, Self::Nccl(_))
     }
 }
 

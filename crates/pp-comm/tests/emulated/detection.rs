@@ -1,40 +1,38 @@
 //! What the emulator is there for: an endpoint that is wrong, though its results may be right, is reported, with the memory and
 //! both places. What is wrong is done to this endpoint by the emulator, one thing at a time.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use pp_comm::Communicators;
-use pp_schedule::lower::Policy;
-use pp_schedule::lower::megatron::{Issue, Overlap};
-use pp_schedule::{ScheduleConfig, ScheduleSpec, VerifiedProgram, verify};
+use nccl_rs::DeviceBytes;
+use pp_comm::collectives::GroupComm;
+use pp_comm::{Boundary, Buffer, DType, Group};
+use pp_schedule::Rank;
 
 use crate::common::Kind;
 use crate::faults::{FAULTS, program, step};
 use crate::gpu::Way;
 use crate::harness::Run;
-use crate::ranks::Variable;
 
 /// After how many seconds without a move the emulator says who waits for what.
 const STUCK: &str = "CUDA_EMULATOR_STUCK_S";
 
-/// What the emulator reports of a step, with these variables.
-fn report(verified: &VerifiedProgram, way: Way, env: Vec<Variable>) -> String {
-    let run = Run { env, ..Run::new(Kind::Nccl(way), 2, &verified.program().channels) };
+/// What is reported of a step in which rank 1's endpoint does something wrong. Its first two operations, and waits, try the
+/// channels.
+fn of_rank_1(fault: &str) -> String {
+    let verified = program(2);
+    let env = vec![(Some(1), FAULTS, fault.to_owned())];
+    let run = Run { env, ..Run::new(Kind::Nccl(Way::DEFAULT), 2, &verified.program().channels) };
     run.within(
         |joined| {
             let mut seat = joined.seat();
             seat.member.endpoint.set_deadline(Duration::from_secs(5));
-            if step(&mut seat, verified, 0).is_ok() {
+            if step(&mut seat, &verified, 0).is_ok() {
                 seat.member.close();
             }
         },
         |outcome| outcome.report,
     )
-}
-
-/// What is reported where rank 1's endpoint does something wrong. Its first two operations, and waits, try the channels.
-fn of_rank_1(fault: &str) -> String {
-    report(&program(2), Way::DEFAULT, vec![(Some(1), FAULTS, fault.to_owned())])
 }
 
 /// That one of the reports has all these words.
@@ -78,19 +76,28 @@ fn an_operation_on_the_wrong_stream_is_reported() {
     has(&report, &["race", "buffer 0x", "cuMemsetD8Async", GIVEN, "ncclRecv of 64 i64 from rank 0", LAUNCH]);
 }
 
-/// On one communicator, sends and receives are launched together, and neither waits for the other. One by one, both ranks wait
-/// for their send.
+/// A gather's sends and receives are launched together, and none waits for another. One by one, both ranks wait for their send.
 #[test]
 fn a_group_that_is_split_is_reported_as_stuck() {
-    let config = ScheduleConfig::new(&ScheduleSpec::new(2, 1, 4)).expect("a valid schedule");
-    let program = Policy::Megatron(Issue::Batched, Overlap::Off).lower(&config).expect("it takes it");
-    let way = Way { communicators: Communicators::One, ..Way::DEFAULT };
+    let channels = Group::all(2, Rank(0)).expect("one of two").collective_channels();
     let env = vec![(None, FAULTS, "split-group=1".to_owned()), (None, STUCK, "0.5".to_owned())];
-    let report = report(&verify(program).expect("it is sound"), way, env);
-    has(
-        &report,
-        &["stuck", "rank 0 waits for: ncclSend of 64 i64 to rank 1", "rank 1 waits for: ncclSend of 64 i64 to rank 0"],
+    let run = Run { env, groups: vec![(0, vec![0, 1])], ..Run::new(Kind::Nccl(Way::DEFAULT), 2, &channels) };
+    let report = run.within(
+        |joined| {
+            let mut seat = joined.seat();
+            let (endpoint, gpu) = (&mut seat.member.endpoint, seat.gpu.as_ref().expect("it has a device"));
+            endpoint.set_deadline(Duration::from_secs(5));
+            let mut comm = GroupComm::new(Group::all(2, endpoint.rank()).expect("one of two"));
+            let memory = Arc::new(DeviceBytes::from_host(&gpu.compute, &[1; 64]).expect("memory"));
+            let boundary = Boundary::new(DType::I64, &[8]).expect("a small shape");
+            let mine = Buffer::on_device(boundary, memory).expect("as long as its shape");
+            let gathered = comm.all_gather(endpoint, mine).map(drop);
+            gathered.and_then(|()| Ok(endpoint.settle()?)).expect_err("both wait for their send").to_string()
+        },
+        |outcome| outcome.report,
     );
+    let waits = ["rank 0 waits for: ncclSend of 8 i64 to rank 1", "rank 1 waits for: ncclSend of 8 i64 to rank 0"];
+    has(&report, &["stuck", waits[0], waits[1]]);
 }
 
 /// The same steps with nothing wrong: what is found above is not there anyway.

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use pp_comm::{Boundaries, Boundary, CommError, DType, ExecError, ExecFault, Group, StepSpec, execute};
 use pp_schedule::lower::lanes;
-use pp_schedule::{ScheduleConfig, ScheduleSpec, VerifiedProgram, verify};
+use pp_schedule::{Rank, ScheduleConfig, ScheduleSpec, VerifiedProgram, verify};
 use serde::{Deserialize, Serialize};
 
-use crate::common::{AT_ONCE, Kind, PATIENCE};
+use crate::common::{AT_ONCE, FORTH, Kind, PATIENCE, envelope, floats, floats_of, meeting};
 use crate::gpu::Way;
 use crate::harness::{Outcome, Run, Seat};
 use crate::ranks::{End, Variable};
@@ -253,5 +253,42 @@ fn communicators_that_are_never_made_end_in_a_deadline() {
     let run = Run { env, deadline: Duration::from_secs(4), ..Run::new(Kind::Nccl(Way::DEFAULT), 2, channels) };
     for text in refused(&run) {
         assert!(text.contains("ncclCommInit") || text.contains("rank"), "{text}");
+    }
+}
+
+/// Rank 0 sends 3 elements of `f32`; rank 1 expects more, or another type. The notes between the hosts tell, as NCCL itself would
+/// not, and neither rank hangs. That it was asked for this at all is what the emulator reports.
+#[test]
+fn another_length_or_type_than_agreed_is_an_error_that_names_both() {
+    let agreed = [(DType::F32, 4), (DType::F32, 5), (DType::F64, 3), (DType::I64, 3)];
+    for (way, (dtype, len)) in [Way::HOST, Way::DEFAULT].into_iter().flat_map(|way| agreed.map(|agreed| (way, agreed)))
+    {
+        let agreed = Boundary::new(dtype, &[len]).expect("a small shape");
+        let told = meeting(2);
+        let run = Run { reported: &["mismatch"], ..Run::new(Kind::Nccl(way), 2, &[FORTH]) };
+        run.all(|seat| {
+            let mut endpoint = seat.member.endpoint;
+            let message = envelope(FORTH, 0, 0);
+            if endpoint.rank() == Rank(0) {
+                let sent = endpoint.post_send(FORTH, message, floats(3, 0.0));
+                // Both sides are one operation: it may fail here too.
+                let _ = sent.and_then(|ticket| endpoint.wait_send(ticket)).and_then(|_| endpoint.settle());
+            } else {
+                let ticket = endpoint.post_recv(FORTH, message, agreed.clone());
+                let received = ticket.and_then(|ticket| endpoint.wait_recv(ticket)).and_then(|_| endpoint.settle());
+                let error = received.expect_err("something else was sent");
+                match &error {
+                    CommError::WrongBoundary { channel, expected, found, .. } => {
+                        assert_eq!((channel, expected, found), (&FORTH, &agreed, &floats_of(3)));
+                    }
+                    // The emulator looks too, and may be the first to say so.
+                    error => {
+                        let (text, agreed) = (error.to_string(), format!("ncclRecv of {len} {dtype}"));
+                        assert!(text.contains("ncclSend of 3 f32") && text.contains(&agreed), "{text}");
+                    }
+                }
+            }
+            told.wait();
+        });
     }
 }

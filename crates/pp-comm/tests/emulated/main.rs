@@ -4,6 +4,7 @@
 //! runs the same test and takes the part of its rank ([`harness`]). `PP_EMULATED_ALL=1` has all combinations tried where otherwise
 //! a seed chooses some.
 
+mod asked;
 mod collectives;
 mod common;
 mod detection;
@@ -19,7 +20,10 @@ mod stage;
 
 #[path = "../suite/conformance.rs"]
 mod conformance;
+#[path = "../suite/messages.rs"]
+mod messages;
 #[path = "../suite/random.rs"]
 mod random;
 #[path = "../suite/toy.rs"]
+#[allow(dead_code, reason = "here results are put together by name")]
 mod toy;

@@ -25,7 +25,7 @@ pub(crate) fn cases(pp: u32, vp: u32) -> Vec<Case> {
     let mut add = |name: String, policy: Policy, spec: &ScheduleSpec| {
         // What the rules of a schedule or a policy do not allow is not tried.
         let Ok(config) = ScheduleConfig::new(spec) else { return };
-        for config in [config.clone(), config.to_forward_only()] {
+        for config in [config, config.to_forward_only()] {
             let Ok(program) = policy.lower(&config) else { continue };
             let forward_only = if program.extent.forward_only { ", forward only" } else { "" };
             let name = format!("{name}, pp {pp}, vp {vp}, {} microbatches{forward_only}", spec.microbatches);

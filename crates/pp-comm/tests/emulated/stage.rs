@@ -8,7 +8,7 @@ use std::error::Error;
 use std::sync::Arc;
 
 use nccl_rs::cudarc::driver::{CudaSlice, CudaStream};
-use nccl_rs::{DeviceBytes, DeviceMemory, Stream};
+use nccl_rs::{DeviceBytes, Shared, Stream};
 use pp_comm::{Boundary, Buffer, DType, DeviceAllocator, StageCompute, Task};
 use pp_schedule::{Extent, Work};
 
@@ -90,7 +90,7 @@ pub(crate) struct SliceAllocator {
 }
 
 impl DeviceAllocator for SliceAllocator {
-    fn allocate(&mut self, boundary: &Boundary) -> Result<Arc<dyn DeviceMemory>, Box<dyn Error + Send + Sync>> {
+    fn allocate(&mut self, boundary: &Boundary) -> Result<Shared, Box<dyn Error + Send + Sync>> {
         Ok(match boundary.n_bytes() {
             // cudarc has no slices of nothing that may be dropped.
             0 => Arc::new(DeviceBytes::new(&self.compute, 0)?),
@@ -105,7 +105,7 @@ pub(crate) struct Rotating {
     n_stages: u32,
     lens: Vec<usize>,
     /// By slot: the input, and the output or, once the input's gradient is made, the output's.
-    saved: BTreeMap<usize, (Arc<dyn DeviceMemory>, Arc<dyn DeviceMemory>)>,
+    saved: BTreeMap<usize, (Shared, Shared)>,
     made: BTreeMap<String, Bytes>,
 }
 
@@ -132,16 +132,12 @@ impl Rotating {
         self.lens[task.work.microbatch.idx() % self.lens.len()]
     }
 
-    fn buffer(&self, task: Task, memory: Arc<dyn DeviceMemory>) -> Buffer {
+    fn buffer(&self, task: Task, memory: Shared) -> Buffer {
         let boundary = Boundary::new(DType::I64, &[self.len(task)]).expect("a small shape");
         Buffer::on_device(boundary, memory).expect("as long as its shape")
     }
 
-    fn rotated(
-        &self,
-        of: &Arc<dyn DeviceMemory>,
-        (by, stamp): (usize, i64),
-    ) -> Result<Arc<dyn DeviceMemory>, StageError> {
+    fn rotated(&self, of: &Shared, (by, stamp): (usize, i64)) -> Result<Shared, StageError> {
         let (of, stream) = (bytes(of)?, &self.stream);
         let mut made = stream.alloc_zeros::<u8>(of.len()).map_err(said)?;
         let (by, len) = (8 * by % of.len(), of.len());
@@ -153,7 +149,7 @@ impl Rotating {
         Ok(Arc::new(made))
     }
 
-    fn keep(&mut self, name: String, parts: &[&Arc<dyn DeviceMemory>]) -> Result<(), StageError> {
+    fn keep(&mut self, name: String, parts: &[&Shared]) -> Result<(), StageError> {
         let parts = parts.iter().map(|part| bytes(part)).collect::<Result<Vec<_>, _>>()?;
         let mut kept = self.stream.alloc_zeros::<u8>(parts.iter().map(|part| part.len()).sum()).map_err(said)?;
         let mut at = 0;
@@ -166,14 +162,14 @@ impl Rotating {
     }
 
     /// The gradient of a stage's output, and its input.
-    fn take(&mut self, task: Task, gradient: Option<Buffer>) -> Result<[Arc<dyn DeviceMemory>; 2], StageError> {
+    fn take(&mut self, task: Task, gradient: Option<Buffer>) -> Result<[Shared; 2], StageError> {
         let slot = task.saved.expect("not forward-only").idx();
         let (x, y) = self.saved.remove(&slot).expect("its forward saved it");
         assert_eq!(gradient.is_none(), task.work.stage.0 + 1 == self.n_stages, "{}", task.work);
         Ok([gradient.map_or(Ok(y), Buffer::into_device).map_err(said)?, x])
     }
 
-    fn input_gradient(&self, task: Task, gradient: &Arc<dyn DeviceMemory>) -> Result<Option<Buffer>, StageError> {
+    fn input_gradient(&self, task: Task, gradient: &Shared) -> Result<Option<Buffer>, StageError> {
         if task.work.stage.0 == 0 {
             return Ok(None);
         }
@@ -182,7 +178,7 @@ impl Rotating {
 }
 
 /// As this module's tensors, which all of the run are.
-fn bytes(memory: &Arc<dyn DeviceMemory>) -> Result<&Bytes, StageError> {
+fn bytes(memory: &Shared) -> Result<&Bytes, StageError> {
     let any: &dyn Any = &**memory;
     any.downcast_ref().ok_or_else(|| StageError(format!("{memory:?} came from another allocator")))
 }

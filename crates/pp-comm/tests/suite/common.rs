@@ -6,23 +6,15 @@ use std::thread;
 use std::time::Duration;
 
 use pp_comm::{
-    Boundary, Buffer, DType, Envelope, Host, HostSpec, JoinSpec, Joined, Member, MemorySpec, RendezvousError,
-    RoughLinks, Transports, join, memory_fabric,
+    Host, HostSpec, JoinSpec, Joined, Member, MemorySpec, RendezvousError, RoughLinks, Transports, join, memory_fabric,
 };
-use pp_schedule::{Carries, Channel, Direction, Message, Microbatch, Program, Rank, Stage};
+use pp_schedule::{Channel, Program, Rank};
 
 #[cfg(feature = "nccl")]
 #[path = "gpu.rs"]
 mod gpu;
 
-/// How long a rank may be silent.
-pub(crate) const HEARTBEAT: Duration = Duration::from_secs(10);
-
-/// Long enough for a loaded machine; no test that passes waits for it.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
-
-/// How soon a peer's end must show, on a loaded machine; deadlines are far longer.
-pub(crate) const AT_ONCE: Duration = Duration::from_secs(10);
+pub(crate) use crate::messages::*;
 
 /// A kind of fabric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,12 +39,34 @@ impl Kind {
         matches!(self, Self::Memory(1..))
     }
 
+    /// Whether a sender may be told as well that its message is not what its receiver expects: between GPUs both sides of a
+    /// transfer are one operation, and a receiver that does not go on ends it for both.
+    pub(crate) const fn may_tell_senders(self) -> bool {
+        match self {
+            #[cfg(feature = "nccl")]
+            Self::Nccl(_) => true,
+            _ => false,
+        }
+    }
+
     /// Whether what is agreed on a message is looked at before its bytes are.
     pub(crate) const fn sends_boundaries(self) -> bool {
         match self {
             #[cfg(feature = "nccl")]
             Self::Nccl(_) => false,
             _ => true,
+        }
+    }
+
+    /// Whether a program that is sound can run: on one communicator not all can.
+    pub(crate) fn takes(self, program: &Program) -> bool {
+        match self {
+            #[cfg(feature = "nccl")]
+            Self::Nccl(pp_comm::Communicators::One) => pp_schedule::verify::check_grouped(program).is_ok(),
+            _ => {
+                let _ = program;
+                true
+            }
         }
     }
 
@@ -69,15 +83,12 @@ impl Kind {
     }
 }
 
-/// The kinds between GPUs that take a program, as for [`EVERY`].
-pub(crate) fn between_gpus(program: &Program) -> Vec<Kind> {
+/// All kinds between GPUs, those for some programs only included; where they are at all, see [`EVERY`].
+pub(crate) fn between_gpus() -> Vec<Kind> {
     #[cfg(feature = "nccl")]
-    return gpu::taking(program);
+    return gpu::all_kinds();
     #[cfg(not(feature = "nccl"))]
-    {
-        let _ = program;
-        Vec::new()
-    }
+    Vec::new()
 }
 
 /// Every kind that the same body must pass on; the rough ones too, or not. Between GPUs only with the feature `nccl` and where the
@@ -103,9 +114,6 @@ impl IntoIterator for Kinds {
         }
         #[cfg(feature = "nccl")]
         kinds.extend(gpu::kinds());
-        if std::env::var_os("ONLY").is_some() {
-            kinds.drain(..kinds.len() - 1);
-        }
         kinds.into_iter()
     }
 }
@@ -200,36 +208,6 @@ pub(crate) fn each<T: Send, R: Send>(items: Vec<T>, body: impl Fn(T) -> R + Sync
         };
         threads.into_iter().map(join).collect()
     })
-}
-
-pub(crate) const fn channel(source: u32, destination: u32, direction: Direction) -> Channel {
-    let queue = 2 * source + direction as u32;
-    Channel { source: Rank(source), destination: Rank(destination), carries: Carries::Only(direction), queue }
-}
-
-/// Rank 0 to rank 1.
-pub(crate) const FORTH: Channel = channel(0, 1, Direction::Forward);
-/// Rank 1 to rank 0.
-pub(crate) const BACK: Channel = channel(1, 0, Direction::Backward);
-
-/// Some message of a direction.
-pub(crate) const fn envelope(channel: Channel, step: u64, microbatch: u32) -> Envelope {
-    let direction = match channel.carries {
-        Carries::Only(direction) => direction,
-        Carries::Both => Direction::Forward,
-    };
-    let message = Message { direction, stage: Stage(channel.destination.0), microbatch: Microbatch(microbatch) };
-    Envelope { step, message }
-}
-
-/// A buffer of floats that can be told from others.
-pub(crate) fn floats(len: usize, seed: f32) -> Buffer {
-    let value = |index: usize| seed + (index % 1000) as f32;
-    Buffer::f32(&[len], (0..len).map(value).collect()).expect("as long as its shape")
-}
-
-pub(crate) fn floats_of(len: usize) -> Boundary {
-    Boundary::new(DType::F32, &[len]).expect("a small shape")
 }
 
 /// A meeting point outside the fabric, for bodies that must not end before each other.

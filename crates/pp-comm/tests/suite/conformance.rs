@@ -104,10 +104,13 @@ fn crossed_sends_waited_for_too_early_get_the_same_verdict_at_every_size() {
 fn crossed_and_waited_early(kind: Kind, size: usize) -> bool {
     let both_failed = meeting(2);
     let stuck = run(kind, 2, &[FORTH, BACK], |mut member| {
+        let buffer = floats(size, 0.0);
+        // Whoever comes late finds a rank whose deadline has passed.
+        member.control.barrier().expect("both are here");
         let endpoint = &mut member.endpoint;
         endpoint.set_deadline(SHORT);
         let (out, back) = out_and_in(endpoint);
-        let send = endpoint.post_send(out, envelope(out, 5, 0), floats(size, 0.0)).expect("posted");
+        let send = endpoint.post_send(out, envelope(out, 5, 0), buffer).expect("posted");
         let sent = endpoint.wait_send(send);
         both_failed.wait();
         if let Err(error) = &sent {
@@ -159,8 +162,9 @@ fn another_shape_than_agreed_is_an_error_that_names_both() {
         run(kind, 2, &[FORTH], |mut member| {
             let endpoint = &mut member.endpoint;
             if endpoint.rank() == Rank(0) {
-                let ticket = endpoint.post_send(FORTH, envelope(FORTH, 0, 0), floats(3, 0.0)).expect("posted");
-                endpoint.wait_send(ticket).expect("sent: it is the receiver who minds");
+                let ticket = endpoint.post_send(FORTH, envelope(FORTH, 0, 0), floats(3, 0.0));
+                let sent = ticket.and_then(|ticket| endpoint.wait_send(ticket));
+                assert!(sent.is_ok() || kind.may_tell_senders(), "it is the receiver who minds: {sent:?}");
             } else {
                 let ticket = endpoint.post_recv(FORTH, envelope(FORTH, 0, 0), agreed.clone()).expect("posted");
                 let error = endpoint.wait_recv(ticket).expect_err("something else was sent");
@@ -187,8 +191,9 @@ fn another_message_than_expected_is_an_error_that_names_both() {
         run(kind, 2, &[FORTH], |mut member| {
             let endpoint = &mut member.endpoint;
             if endpoint.rank() == Rank(0) {
-                let ticket = endpoint.post_send(FORTH, found, floats(3, 0.0)).expect("posted");
-                endpoint.wait_send(ticket).expect("sent: it is the receiver who minds");
+                let ticket = endpoint.post_send(FORTH, found, floats(3, 0.0));
+                let sent = ticket.and_then(|ticket| endpoint.wait_send(ticket));
+                assert!(sent.is_ok() || kind.may_tell_senders(), "it is the receiver who minds: {sent:?}");
             } else {
                 let ticket = endpoint.post_recv(FORTH, expected, floats_of(3)).expect("posted");
                 let error = endpoint.wait_recv(ticket).expect_err("something else was sent");
@@ -214,8 +219,9 @@ fn a_duplicated_message_is_an_error_at_once() {
             let [first, second] = [0, 1].map(|microbatch| envelope(FORTH, 2, microbatch));
             if endpoint.rank() == Rank(0) {
                 for _ in 0..2 {
-                    let ticket = endpoint.post_send(FORTH, first, floats(6, 0.0)).expect("posted");
-                    endpoint.wait_send(ticket).expect("sent: it is the receiver who minds");
+                    let ticket = endpoint.post_send(FORTH, first, floats(6, 0.0));
+                    let sent = ticket.and_then(|ticket| endpoint.wait_send(ticket));
+                    assert!(sent.is_ok() || kind.may_tell_senders(), "it is the receiver who minds: {sent:?}");
                 }
             } else {
                 let tickets = [first, second].map(|e| endpoint.post_recv(FORTH, e, floats_of(6)).expect("posted"));
@@ -258,8 +264,8 @@ fn a_dead_peer_shows_at_once() {
                 return;
             }
             let start = Instant::now();
-            let ticket = member.endpoint.post_recv(BACK, envelope(BACK, 0, 0), floats_of(4)).expect("posted");
-            let error = member.endpoint.wait_recv(ticket).expect_err("nobody sends");
+            let ticket = member.endpoint.post_recv(BACK, envelope(BACK, 0, 0), floats_of(4));
+            let error = ticket.and_then(|ticket| member.endpoint.wait_recv(ticket)).expect_err("nobody sends");
             assert!(matches!(error, CommError::PeerLost { rank: Rank(1), .. }), "{kind:?}: {error}");
             // A send without end, so that no buffer can take it.
             let ticket = member.endpoint.post_send(FORTH, envelope(FORTH, 0, 0), floats(SIZES[2], 0.0));
@@ -286,7 +292,7 @@ fn every_rank_learns_which_one_died() {
                 Rank(1) => member.control.barrier().expect_err("one is missing"),
                 _ => {
                     let ticket = member.endpoint.post_recv(BACK, envelope(BACK, 0, 0), floats_of(4));
-                    member.endpoint.wait_recv(ticket.expect("posted")).expect_err("nobody sends")
+                    ticket.and_then(|ticket| member.endpoint.wait_recv(ticket)).expect_err("nobody sends")
                 }
             };
             assert!(matches!(error, CommError::PeerLost { rank: Rank(2), .. }), "{kind:?}: {error}");

@@ -6,9 +6,6 @@ use std::path::Path;
 use pp_comm::nccl_rs::{Device, Stream};
 use pp_comm::{Communicators, HandOver, Member, NcclSpec};
 
-use pp_schedule::Program;
-use pp_schedule::verify::check_grouped;
-
 use super::Kind;
 
 /// The kind that all bodies run on, where the emulator is what the loader finds for NCCL. On real hardware there is none: two
@@ -17,10 +14,9 @@ pub(crate) fn kinds() -> Option<Kind> {
     has_emulator().then_some(Kind::Nccl(Communicators::PerChannel))
 }
 
-/// The kinds that take a program: on one communicator not all can run.
-pub(crate) fn taking(program: &Program) -> Vec<Kind> {
-    let one = check_grouped(program).is_ok().then_some(Kind::Nccl(Communicators::One));
-    kinds().into_iter().flat_map(|per_channel| [Some(per_channel), one]).flatten().collect()
+/// That one, and one communicator for all channels.
+pub(crate) fn all_kinds() -> Vec<Kind> {
+    kinds().into_iter().flat_map(|kind| [kind, Kind::Nccl(Communicators::One)]).collect()
 }
 
 fn has_emulator() -> bool {

@@ -28,7 +28,7 @@ fn nearest(value: f32) -> u16 {
     let below = (value.to_bits() >> 16) as u16;
     let far = |bits: u16| (f64::from(f32::from_bits(u32::from(bits) << 16)) - f64::from(value)).abs();
     let (here, there) = (far(below), far(below + 1));
-    if here < there || (here == there && below % 2 == 0) { below } else { below + 1 }
+    if here < there || (here == there && below.is_multiple_of(2)) { below } else { below + 1 }
 }
 
 /// The sum, rank by rank.

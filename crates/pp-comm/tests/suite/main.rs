@@ -16,6 +16,7 @@ mod linking;
 mod links;
 mod memory;
 mod mesh;
+mod messages;
 mod p2p;
 mod pipelines;
 mod policies;

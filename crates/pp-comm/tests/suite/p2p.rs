@@ -77,7 +77,7 @@ fn mismatch(kind: Kind, sent: &Contents, items: &[Item], received: &Contents) ->
 #[test]
 fn another_shape_or_type_than_was_sent_is_an_error_that_names_both() {
     let sent = Contents::agreed(vec![floats_up_to(&[3])]);
-    for kind in ALL {
+    for kind in ALL.into_iter().filter(|kind| kind.sends_boundaries()) {
         for (dtype, shape) in
             [(DType::F32, vec![4]), (DType::F32, vec![5]), (DType::F64, vec![3]), (DType::F32, vec![])]
         {
@@ -94,7 +94,8 @@ fn another_shape_or_type_than_was_sent_is_an_error_that_names_both() {
 #[test]
 fn another_number_of_items_is_an_error_that_names_both() {
     let parts = |n: usize| vec![floats_up_to(&[3]); n];
-    for (kind, (sent, received)) in ALL.into_iter().flat_map(|kind| [(1, 2), (3, 2)].map(|numbers| (kind, numbers))) {
+    let kinds = ALL.into_iter().filter(|kind| kind.sends_boundaries());
+    for (kind, (sent, received)) in kinds.flat_map(|kind| [(1, 2), (3, 2)].map(|numbers| (kind, numbers))) {
         let items = vec![floats(3, 0.0); sent];
         for of in [Contents::agreed, Contents::up_to] {
             let error = mismatch(kind, &of(parts(sent)), &items, &of(parts(received)));

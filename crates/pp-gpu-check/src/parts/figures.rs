@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, ensure};
 use candle_core::{DType, Device, Tensor};
 
+use super::tensors::device;
 use super::trainer::{Job, Step};
 use super::way::Way;
 use crate::conduct::Plan;
@@ -25,7 +26,7 @@ struct Size {
 }
 
 /// Large enough to fill a GPU for a few seconds.
-const ON_GPU: Size = Size { n_layers: 8, hidden: 2048, n_heads: 16, seq_len: 1024, micro_batch: 8, matrix: 8192 };
+const ON_GPU: Size = Size { n_layers: 8, hidden: 1024, n_heads: 16, seq_len: 1024, micro_batch: 8, matrix: 8192 };
 /// Small enough to rehearse.
 const ON_CPU: Size = Size { n_layers: 4, hidden: 64, n_heads: 4, seq_len: 32, micro_batch: 2, matrix: 256 };
 
@@ -147,13 +148,6 @@ fn product_rate(device: &Device, dtype: DType, n: usize) -> Result<f64> {
         n_done += 4;
     }
     Ok(f64::from(n_done) * 2.0 * (n as f64).powi(3) / start.elapsed().as_secs_f64())
-}
-
-fn device(plan: Plan<'_>) -> Result<Device> {
-    Ok(match plan.ground {
-        Ground::Cuda => Device::new_cuda(plan.device as usize)?,
-        _ => Device::Cpu,
-    })
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 //! | room | what is in it |
 //! |---|---|
 //! | `way` | how two ranks come to share a GPU |
+//! | `tensors` | the device that tensors are on |
 //! | `trainer` | the trainer as a process of this program, and what it wrote |
 //! | `patterns` | memory on the device with contents that can be told from others |
 //! | `facts` | the GPU, its driver, NCCL |
@@ -22,6 +23,7 @@ mod ops;
 mod pair;
 #[cfg(feature = "nccl")]
 mod patterns;
+mod tensors;
 mod trainer;
 mod training;
 mod way;
@@ -69,7 +71,7 @@ pub fn ready(ground: Ground, device: u32) -> Result<()> {
     }
     match count_devices()? {
         0 => bail!("no GPU: the CUDA driver has no device, or there is no driver; nothing was run"),
-        n if device as usize >= n => bail!("--device {device}: there are {n} GPUs, counted from 0"),
+        n if device as usize >= n => bail!("--device {device}: the last GPU that this process may see is {}", n - 1),
         _ => Ok(()),
     }
 }

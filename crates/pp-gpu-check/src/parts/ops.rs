@@ -3,18 +3,15 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Result, bail, ensure};
-use candle_core::{DType, Device};
+use candle_core::DType;
 use pp_model::check::{Comparison, operations};
 
+use super::tensors::device;
 use crate::conduct::Plan;
-use crate::report::Ground;
 use crate::tell::{Verdict, check};
 
 pub(super) fn run(plan: Plan<'_>) -> Result<()> {
-    let device = match plan.ground {
-        Ground::Cuda => Device::new_cuda(plan.device as usize)?,
-        _ => Device::Cpu,
-    };
+    let device = device(plan)?;
     for (dtype, name) in [(DType::F32, "f32"), (DType::BF16, "bf16")] {
         let mut by_result = BTreeMap::<&str, Vec<Comparison>>::new();
         check(&format!("operations, {name}"), || {

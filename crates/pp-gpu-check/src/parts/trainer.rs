@@ -27,7 +27,10 @@ pub(super) fn run(words: &[OsString]) -> Result<()> {
     let config = TrainConfig::within(&args, &Environment::of_process())?;
     rayon::ThreadPoolBuilder::new().num_threads(config.threads()).build_global().context("cannot start threads")?;
     let stop = Stop::on_signals().context("cannot listen for signals")?;
-    let flight = Flight::new(|_| std::process::exit(3));
+    let flight = Flight::new(|reason| {
+        eprintln!("error: {reason}");
+        std::process::exit(3);
+    });
     pp_train::run(&config, &stop, &flight)?;
     Ok(())
 }

@@ -88,16 +88,21 @@ struct Before {
 }
 
 impl Before {
-    fn add(&mut self, mark: &Mark) {
+    /// Adds a piece; says whether it has ended. It may do so at any time, so that is looked at only once.
+    fn add(&mut self, mark: &Mark) -> bool {
         match mark.end() {
             // It has learnt all that it will.
-            Some(end) => self.clock.join(&end.clock),
+            Some(end) => {
+                self.clock.join(&end.clock);
+                true
+            }
             None => {
                 self.clock.join(&mark.piece.known);
                 self.open.join(&mark.piece.open);
                 if mark.piece.learns {
                     self.open.raise(mark.piece.actor, mark.piece.number);
                 }
+                false
             }
         }
     }
@@ -114,13 +119,12 @@ fn before(state: &State, stream: &Stream, order: &mut Order<'_>) -> Before {
         Role::Blocking => waits_for.extend(state.lasts(&stream.context, |other| other.role == Role::Default)),
         Role::NonBlocking => {}
     }
-    let mut before = Before { clock, open: Clock::default(), waits_for };
-    let marks = std::mem::take(&mut before.waits_for);
-    for mark in marks.iter().chain(&stream.last) {
-        before.add(mark);
+    let mut before = Before { clock, open: Clock::default(), waits_for: Vec::new() };
+    if let Some(last) = &stream.last {
+        before.add(last);
     }
-    before.waits_for = marks;
-    before.waits_for.retain(|mark| mark.end().is_none());
+    waits_for.retain(|mark| !before.add(mark));
+    before.waits_for = waits_for;
     before
 }
 

@@ -7,9 +7,14 @@ use pp_schedule::Role;
 
 use super::NcclTransport;
 use crate::deadline::Deadline;
+use crate::error::Communicator;
 
 /// How long a send is waited for whose receive nobody has posted.
 const UNSETTLED: Duration = Duration::from_secs(1);
+
+/// How long the other ranks of a channel's or the run's communicator may take to leave it too. What went over it is complete on
+/// both sides by then. In a group some rank may not have come to the end of what this one has: there it is the whole limit.
+const PARTING: Duration = Duration::from_secs(2);
 
 /// Between two looks.
 const PAUSE: Duration = Duration::from_micros(200);
@@ -24,10 +29,12 @@ impl NcclTransport {
         self.see_off(deadline);
         let Self { host, lanes, launches, queues, watch, .. } = self;
         watch.begin_close();
+        let parting = deadline.at_most(PARTING);
         for lane in lanes {
+            let end = if matches!(lane.of, Communicator::Group { .. }) { deadline } else { parting };
             if watch.cause().is_none() && lane.is_idle().unwrap_or(false) {
                 // A communicator that could not be left in good order is aborted; there is nobody left to tell.
-                let _ = lane.comm.finalize(deadline.remaining().unwrap_or_default());
+                let _ = lane.comm.finalize(end.remaining().unwrap_or_default());
             }
         }
         drop((launches, queues, watch));

@@ -89,6 +89,9 @@ impl NcclTransport {
         if let Some(cause) = self.watch.cause()
             && !self.is_complete(link, number, launch)
         {
+            if matches!(cause, CommError::Nccl { .. }) {
+                self.look_at_what_has_come(channel, link, number + 1)?;
+            }
             return Err(cause);
         }
         if !self.look_at_notes(channel, link, number + 1, deadline)? {
@@ -123,7 +126,8 @@ impl NcclTransport {
         limit: Duration,
     ) -> Result<Buffer, CommError> {
         self.check()?;
-        self.look_at_what_has_come(operation.channel, link)?;
+        let owed = self.queues[link].owed;
+        self.look_at_what_has_come(operation.channel, link, owed)?;
         let Some(Posted::Device(transfer)) = self.queues[link].take(number) else {
             return Err(CommError::Deadline { operation, limit });
         };
@@ -189,10 +193,9 @@ impl NcclTransport {
         Ok(true)
     }
 
-    /// Looks at the notes that are there, without waiting.
-    fn look_at_what_has_come(&mut self, channel: Channel, link: usize) -> Result<(), CommError> {
-        let owed = self.queues[link].owed;
-        while let Some(on_link) = self.queues[link].next_note(owed).and_then(|note| note.on_link) {
+    /// Looks at those of them that are there, without waiting.
+    fn look_at_what_has_come(&mut self, channel: Channel, link: usize, end: u64) -> Result<(), CommError> {
+        while let Some(on_link) = self.queues[link].next_note(end).and_then(|note| note.on_link) {
             match self.host.has_ended(link, on_link) {
                 Ok(false) => break,
                 Ok(true) => {}

@@ -238,8 +238,14 @@ impl Shared {
     }
 
     fn fail(&self, error: CommError) -> CommError {
-        if let Some(cause) = &self.lock().cause {
-            return cause.clone();
+        match &mut self.lock().cause {
+            // NCCL may notice the wrong message too, but only the note says which it is.
+            Some(cause @ CommError::Nccl { .. }) if is_of_message(&error) => {
+                *cause = error;
+                return cause.clone();
+            }
+            Some(cause) => return cause.clone(),
+            None => {}
         }
         let error = self.blamed(error);
         let mut state = self.lock();
@@ -250,7 +256,8 @@ impl Shared {
         }
         let cause = state.cause.get_or_insert(error).clone();
         drop(state);
-        self.communicators.iter().for_each(|(_, handle)| handle.abort());
+        // All at once: NCCL may let go of one only once kernels of the others have ended.
+        AbortHandle::abort_all(self.communicators.iter().map(|(_, handle)| handle));
         self.changed.notify_all();
         cause
     }
@@ -266,6 +273,12 @@ impl Shared {
             error => error,
         }
     }
+}
+
+/// Whether an error is about what a message turned out to be.
+const fn is_of_message(error: &CommError) -> bool {
+    use CommError::{Malformed, OutOfTurn, WrongBoundary, WrongMessage};
+    matches!(error, WrongMessage { .. } | WrongBoundary { .. } | OutOfTurn { .. } | Malformed { .. })
 }
 
 impl State {

@@ -162,7 +162,27 @@ impl Program {
         Self { rng: Rng(seed), bench, model, streams, events, buffers, post: Post::default() }
     }
 
-    fn accesses(&mut self) -> Vec<Access> {
+    /// What a piece on a stream is to touch. Mostly what races with nothing by now, as the first race ends a program.
+    fn accesses(&mut self, stream: usize) -> Vec<Access> {
+        for _ in 0..6 {
+            let accesses = self.any_accesses();
+            let last = self.model.lasts.get(&stream).copied();
+            let piece = self.model.queue(stream, accesses.clone(), &[], None);
+            let is_racy = (0..piece).any(|earlier| !self.model.races(earlier, piece).is_empty());
+            let queued = self.model.pieces.pop();
+            self.model.graph.0.truncate(queued.map_or(0, |queued| queued.first));
+            match last {
+                Some(last) => self.model.lasts.insert(stream, last),
+                None => self.model.lasts.remove(&stream),
+            };
+            if !is_racy || self.rng.below(15) == 0 {
+                return accesses;
+            }
+        }
+        Vec::new()
+    }
+
+    fn any_accesses(&mut self) -> Vec<Access> {
         let n = self.rng.below(3);
         let kinds: Vec<_> = (0..n).map(|_| if self.rng.below(3) == 0 { Kind::Write } else { Kind::Read }).collect();
         let mut accesses: Vec<Access> = Vec::new();
@@ -190,7 +210,7 @@ impl Program {
     }
 
     fn touch(&mut self, stream: usize) -> Result<(), Error> {
-        let accesses = self.accesses();
+        let accesses = self.accesses(stream);
         let piece = self.model.queue(stream, accesses.clone(), &[], None);
         touch(self.streams[stream], &format!("<{piece}>"), accesses)
     }
@@ -210,7 +230,7 @@ impl Program {
     }
 
     fn hear(&mut self, stream: usize) -> Result<(), Error> {
-        let accesses = self.accesses();
+        let accesses = self.accesses(stream);
         let piece = self.model.queue(stream, accesses.clone(), &[], Some(false));
         let post = Arc::clone(&self.post);
         let run: Run = Box::new(move |work| {
@@ -238,7 +258,7 @@ impl Program {
     }
 
     fn tell(&mut self, stream: usize, hearer: usize) -> Result<(), Error> {
-        let accesses = self.accesses();
+        let accesses = self.accesses(stream);
         // Whether it may be is seen with it in place.
         let teller = self.model.queue(stream, accesses.clone(), &[], None);
         let first = self.model.pieces[teller].first;
@@ -347,11 +367,11 @@ fn run(seed: u64, n_steps: usize) -> (bool, bool) {
 fn random_programs_are_reported_just_where_nothing_orders_their_work() {
     let (mut n_fine, mut n_at_once, mut n_later) = (0, 0, 0);
     for seed in 0..120 {
-        match run(seed, 6 + (seed as usize % 5) * 6) {
+        match run(seed, 10 + (seed as usize % 4) * 15) {
             (false, _) => n_fine += 1,
             (true, true) => n_at_once += 1,
             (true, false) => n_later += 1,
         }
     }
-    assert!(n_fine > 12 && n_at_once > 12 && n_later > 3, "{n_fine} fine, {n_at_once} at once, {n_later} later");
+    assert!(n_fine > 12 && n_at_once > 8 && n_later > 3, "{n_fine} fine, {n_at_once} at once, {n_later} later");
 }

@@ -9,14 +9,13 @@ fn large_buffers_cost_no_more_than_small_ones() {
     // Never written, so that nothing but the tracking costs.
     let large = allocate(1 << 30).unwrap();
     let begun = Instant::now();
-    for i in 0..500 {
-        let part = large + (i % 16) * (64 << 20);
-        write(a, part, 64 << 20).unwrap();
+    for _ in 0..100 {
+        write(a, large, 1 << 30).unwrap();
         wait_event(b, event_after(a)).unwrap();
-        read(b, part, 64 << 20).unwrap();
+        read(b, large, 1 << 30).unwrap();
         wait_event(a, event_after(b)).unwrap();
     }
-    // 64 GiB were touched. The limit is wide, as others may be using the machine.
+    // 200 GiB were touched. The limit is wide, as others may be using the machine.
     assert!(begun.elapsed() < LIMIT, "{:?}", begun.elapsed());
     bench.assert_fine();
 }
