@@ -35,7 +35,12 @@ pub(super) fn check() -> anyhow::Result<Passed> {
     let features = ["--features", "nccl-rs/nccl,nccl-rs/emulated,pp-comm/nccl,pp-train/nccl"];
     let packages = [PACKAGE, "nccl-rs", "pp-comm", "pp-train"].map(|package| ["--package", package]);
     let mut results = vec![succeeds(
-        cargo().arg("clippy").args(packages.concat()).arg("--all-targets").args(features).args(["--", "-D", "warnings"]),
+        cargo()
+            .arg("clippy")
+            .args(packages.concat())
+            .arg("--all-targets")
+            .args(features)
+            .args(["--", "-D", "warnings"]),
     )];
     for test in TESTS {
         results.push(succeeds(cargo().arg("test").args(test).env("LD_LIBRARY_PATH", &path)));
