@@ -43,7 +43,7 @@ pub(super) fn check() -> anyhow::Result<Passed> {
             .args(["--", "-D", "warnings"]),
     )];
     for test in TESTS {
-        results.push(succeeds(cargo().arg("test").args(test).env("LD_LIBRARY_PATH", &path)));
+        results.push(succeeds(cargo().args(["test", "--no-fail-fast"]).args(test).env("LD_LIBRARY_PATH", &path)));
     }
     // All of them are run, also after one has failed.
     let failed: Vec<String> =
