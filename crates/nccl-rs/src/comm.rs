@@ -28,7 +28,8 @@ impl Comm {
     /// Joins `n_ranks` ranks as `rank`; all must do so with the same id. Waits for them, for at most `limit`.
     ///
     /// # Errors
-    /// [`NcclError::Deadline`], or what NCCL says. What was begun is aborted.
+    /// [`NcclError::Misuse`]: a rank that does not exist, a context that is not the GPU's primary one. [`NcclError::Deadline`], or
+    /// what NCCL says. What was begun is aborted.
     pub fn init(
         device: &Device,
         id: UniqueId,
@@ -39,13 +40,20 @@ impl Comm {
     ) -> Result<Self, NcclError> {
         const CALL: &str = "ncclCommInitRankConfig";
         let (n_ranks_raw, rank_raw) = ranks(CALL, n_ranks, rank)?;
+        if !device.context().is_primary() {
+            // It would launch there what is given to a default stream, and an event of this context would not wait for it.
+            let reason =
+                "NCCL works in the primary context of a GPU, and this is another; `Device::new` gives the primary one";
+            return Err(NcclError::Misuse { call: CALL, reason: reason.to_string() });
+        }
         let nccl = Nccl::get()?;
         let init = nccl.comm_init_rank_config()?;
         let mut wait = Wait::new(CALL, limit);
         let mut making = Making::new(nccl, device, RawConfig::new(CALL, config, nccl.version())?);
         device.bind()?;
         let (comm, config) = making.arguments();
-        // SAFETY: both point to what `making` keeps; the id is passed by value. The context of the device is current.
+        // SAFETY: both point to what `making` keeps, for ever if NCCL may still use it; the id is passed by value. The context of
+        // the device is current.
         let code = unsafe { init(comm, n_ranks_raw, id.raw(), rank_raw, config) };
         nccl.check(CALL, code)?;
         let (comm, names) = making.finish(CALL, &mut wait)?;
@@ -102,7 +110,8 @@ impl Comm {
         let making = Making::new(nccl, self.device(), RawConfig::new(CALL, config, nccl.version())?);
         let mut wait = Wait::new(CALL, limit);
         let result = self.split_with(CALL, making, &mut wait, color.is_some(), |comm, made, config| {
-            // SAFETY: the communicator exists and its lock is held; the others point to what `making` keeps.
+            // SAFETY: the communicator exists and its lock is held; the others point to what `making` keeps, for ever if NCCL may
+            // still use it. Called once: `State::call` makes no second call after one that was taken.
             unsafe { split(comm, color_raw, key, made, config) }
         });
         if result.is_err() {
@@ -130,7 +139,8 @@ impl Comm {
             return Err(error);
         }
         if !is_in_one {
-            making.forget_nothing_made();
+            // SAFETY: the communicator that was divided is ready again: the split is done.
+            unsafe { making.forget_nothing_made() };
             return Ok(None);
         }
         let (comm, names) = making.finish(call, wait)?;

@@ -7,8 +7,8 @@ use cudarc::driver::CudaContext;
 use crate::driver::{Driver, INVALID_DEVICE};
 use crate::error::NcclError;
 
-/// A GPU's context, without cudarc's own ordering of slices between streams: that keeps one reader only, so that it loses
-/// others; whoever uses several streams orders them by [`Event`](crate::Event)s.
+/// A GPU's context. cudarc's own ordering of slices between streams is left as it is: it does not see this crate's operations,
+/// and keeps one reader of a slice only; whoever uses several streams orders them by [`Event`](crate::Event)s.
 ///
 /// Calls make the context the calling thread's, and leave it so, as cudarc does.
 #[derive(Clone, Debug)]
@@ -33,20 +33,8 @@ impl Device {
         Ok(Self::of(context))
     }
 
-    /// That of a context that exists, whose slices are from now on not ordered by cudarc.
-    ///
-    /// Call it before slices of that context are used on more than one cudarc stream: from then on their order is yours. With
-    /// one compute stream, as candle has, there is nothing to do.
-    pub fn of(context: Arc<CudaContext>) -> Self {
-        // SAFETY: what cudarc asks for is that uses of one slice on several streams are ordered, which this function's contract
-        // hands to the caller. Uses by this crate's operations keep the slice allocated until they are done. Without the order
-        // the bytes of a slice may be any, which is a value of every type that this crate writes to.
-        unsafe { context.disable_event_tracking() };
-        Self { context }
-    }
-
     /// That of a context that exists and stays as it is.
-    pub(crate) const fn around(context: Arc<CudaContext>) -> Self {
+    pub const fn of(context: Arc<CudaContext>) -> Self {
         Self { context }
     }
 

@@ -5,6 +5,7 @@
 //! other would wait for ever. So NCCL is called on a thread, and whoever ends a communicator waits for that with a limit.
 
 use std::ffi::c_int;
+use std::panic::catch_unwind;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -25,7 +26,8 @@ impl Ending {
         let work = Arc::new(Mutex::new(Some(move || {
             let code = call();
             after();
-            parked::sweep();
+            // What is let go of may be anyone's, and panic as it is dropped; whoever waits is told all the same.
+            let _ = catch_unwind(parked::sweep);
             told.tell(code);
         })));
         let own = work.clone();

@@ -33,11 +33,14 @@ pub unsafe trait DeviceMemory: Any + Debug + Send + Sync {
 }
 
 // SAFETY: a slice owns its allocation, which does not move, until it is dropped; whatever takes it out of the slice consumes the
-// slice. cudarc frees it in the order of the slice's stream, or once that stream is idle. Any bits are a `T`.
+// slice. cudarc frees it in the order of the slice's stream, or once that stream is idle; the per-thread default stream, whose order
+// depends on the thread that drops the slice, is not named. Any bits are a `T`.
 unsafe impl<T: AnyBitPattern + Debug + Send + Sync> DeviceMemory for CudaSlice<T> {
     fn address(&self) -> u64 {
-        // The guard would have cudarc order this use. A `Device` switches that off, and where none was made it does no harm.
-        let (address, _guard) = self.device_ptr(self.stream());
+        let (address, guard) = self.device_ptr(self.stream());
+        // Dropped it would have cudarc note a reader, on the slice's own stream, and forget the one on another stream that it
+        // knew of: the slice would be freed while that one reads. It owns nothing.
+        std::mem::forget(guard);
         address
     }
 
@@ -46,7 +49,7 @@ unsafe impl<T: AnyBitPattern + Debug + Send + Sync> DeviceMemory for CudaSlice<T
     }
 
     fn freed_on(&self) -> Option<Stream> {
-        Some(Stream::around(self.stream().clone()))
+        Stream::of(self.stream().clone()).ok()
     }
 }
 
@@ -106,8 +109,9 @@ impl DeviceBytes {
         let code = unsafe {
             (driver.memcpy_to_device)(copy.allocation.address, pinned.address().cast(), bytes.len(), stream.raw())
         };
-        driver.check("cuMemcpyHtoDAsync", code)?;
+        // Also on an error, which may be one of earlier work: then nobody knows whether the copy is queued.
         keep_for_work_of(stream, pinned);
+        driver.check("cuMemcpyHtoDAsync", code)?;
         Ok(copy)
     }
 }
@@ -183,10 +187,10 @@ fn to_host(memory: &Arc<dyn DeviceMemory>, stream: &Stream, limit: Duration) -> 
     let pinned = stream.pinned(n_bytes)?;
     // SAFETY: both are that long, and both are kept until the copy is done: here, or with what is parked.
     let code = unsafe { (driver.memcpy_to_host)(pinned.address().cast(), memory.address(), n_bytes, stream.raw()) };
-    driver.check("cuMemcpyDtoHAsync", code)?;
-    match stream.settle(limit) {
+    match driver.check("cuMemcpyDtoHAsync", code).and_then(|()| stream.settle(limit)) {
         // SAFETY: the one copy to it is done.
         Ok(()) => Ok(unsafe { pinned.bytes() }.to_vec()),
+        // Whatever it is: the copy may be queued, and not done.
         Err(error) => {
             keep_for_work_of(stream, (pinned, memory.clone()));
             Err(error)

@@ -34,9 +34,10 @@ impl Parked {
             self.until = Until::Complete(event);
         }
         let Until::Complete(event) = &self.until else { return false };
-        // The driver answers this with an error only where the context is broken for good. All its work has ended then, and
-        // nothing of it can be used anew.
-        event.is_complete().unwrap_or(true)
+        // An error does not say that the work is done: the driver answers with one also while a stream is captured into a graph,
+        // for an event of such a stream, and where it cannot make the context current. What belongs to a context that is broken
+        // for good is therefore kept for good.
+        event.is_complete().unwrap_or(false)
     }
 }
 

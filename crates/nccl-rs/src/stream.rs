@@ -14,6 +14,8 @@ use crate::pinned::{Pinned, Pool};
 
 /// `CU_STREAM_NON_BLOCKING`: not ordered with the default stream either.
 const NON_BLOCKING: u32 = 1;
+/// `CU_STREAM_PER_THREAD`: another queue on every thread.
+const PER_THREAD: usize = 2;
 
 /// A queue of work: what is put on it runs in that order. A handle: clones are the same queue.
 #[derive(Clone, Debug)]
@@ -36,7 +38,8 @@ impl Queue {
     }
 }
 
-// SAFETY: a stream's handle may be used by any thread, and by several at once: the driver locks.
+// SAFETY: a stream's handle may be used by any thread, and by several at once: the driver locks. It means the same queue on all of
+// them: `Stream::of` refuses the one handle that does not.
 unsafe impl Send for Queue {}
 // SAFETY: as above.
 unsafe impl Sync for Queue {}
@@ -54,18 +57,19 @@ impl Stream {
         Ok(Self { queue: Queue::new(raw, device.clone(), None) })
     }
 
-    /// The queue of a cudarc stream, as candle computes on. Its context becomes that of a [`Device`], see [`Device::of`].
-    pub fn of(stream: Arc<CudaStream>) -> Self {
-        Self::on(Device::of(stream.context().clone()), stream)
-    }
-
-    /// The same, of a stream whose context stays as it is.
-    pub(crate) fn around(stream: Arc<CudaStream>) -> Self {
-        Self::on(Device::around(stream.context().clone()), stream)
-    }
-
-    fn on(device: Device, stream: Arc<CudaStream>) -> Self {
-        Self { queue: Queue::new(stream.cu_stream(), device, Some(stream)) }
+    /// The queue of a cudarc stream, as candle computes on.
+    ///
+    /// # Errors
+    /// [`NcclError::Misuse`] for the per-thread default stream: one thread's event says nothing of another's work on it, so that
+    /// memory would be let go of while it is used.
+    pub fn of(stream: Arc<CudaStream>) -> Result<Self, NcclError> {
+        let raw = stream.cu_stream();
+        if raw.addr() == PER_THREAD {
+            let reason =
+                "the per-thread default stream is another queue on every thread; give a stream of `new_stream`";
+            return Err(NcclError::Misuse { call: "Stream::of", reason: reason.to_string() });
+        }
+        Ok(Self { queue: Queue::new(raw, Device::of(stream.context().clone()), Some(stream)) })
     }
 
     /// The device.

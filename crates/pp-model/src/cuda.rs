@@ -29,7 +29,7 @@ impl Gpu {
         nccl_rs::open_cuda_libraries()?;
         nccl_rs::Device::new(ordinal)?;
         let device = CudaDevice::new_with_stream(ordinal)?;
-        let compute = Stream::of(device.cuda_stream());
+        let compute = Stream::of(device.cuda_stream())?;
         Ok(Self { device, compute })
     }
 

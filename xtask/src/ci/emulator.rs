@@ -32,11 +32,18 @@ pub(super) fn check() -> anyhow::Result<Passed> {
     let library = build()?;
     let folder = lay_links(&library)?;
     let path = library_path(&folder, env::var_os("LD_LIBRARY_PATH"))?;
-    let features = ["--features", "nccl-rs/nccl,nccl-rs/emulated,pp-comm/nccl"];
-    let clippy = ["clippy", "--package", PACKAGE, "--package", "nccl-rs", "--package", "pp-comm", "--all-targets"];
-    let mut results = vec![succeeds(cargo().args(clippy).args(features).args(["--", "-D", "warnings"]))];
+    let features = ["--features", "nccl-rs/nccl,nccl-rs/emulated,pp-comm/nccl,pp-train/nccl"];
+    let packages = [PACKAGE, "nccl-rs", "pp-comm", "pp-train"].map(|package| ["--package", package]);
+    let mut results = vec![succeeds(
+        cargo()
+            .arg("clippy")
+            .args(packages.concat())
+            .arg("--all-targets")
+            .args(features)
+            .args(["--", "-D", "warnings"]),
+    )];
     for test in TESTS {
-        results.push(succeeds(cargo().arg("test").args(test).env("LD_LIBRARY_PATH", &path)));
+        results.push(succeeds(cargo().args(["test", "--no-fail-fast"]).args(test).env("LD_LIBRARY_PATH", &path)));
     }
     // All of them are run, also after one has failed.
     let failed: Vec<String> =

@@ -6,9 +6,9 @@ use std::thread::available_parallelism;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::{Args, Command};
-use pp_schedule::format::any;
 
 use super::build::Needs;
+use super::rows::rows_of;
 use super::words::{is_help, name, own_flag};
 
 /// Train a GPT over several processes on this machine
@@ -185,21 +185,6 @@ impl LaunchArgs {
         flags.extend(self.rest.iter().cloned());
         flags
     }
-}
-
-/// How many ranks a schedule is for. What else is wrong with it the trainer says.
-fn rows_of(file: &Path) -> Result<usize, String> {
-    // A pipe would be empty for the ranks, and may keep whoever opens it waiting.
-    if !std::fs::metadata(file).map_err(|error| format!("cannot be read: {error}"))?.is_file() {
-        return Err("is no regular file, which every rank can read; write the schedule to one".to_owned());
-    }
-    let text = std::fs::read(file).map_err(|error| format!("cannot be read: {error}"))?;
-    let text = String::from_utf8(text).map_err(|error| format!("is not UTF-8 text: {error}"))?;
-    let grid = any::read(&text, None).map_err(|error| format!("is no schedule: {error}"))?.grid;
-    if grid.rows.is_empty() {
-        return Err("is empty, but a schedule has a row per rank".to_owned());
-    }
-    Ok(grid.rows.len())
 }
 
 /// A rank's place in the world, which the launcher gives it.

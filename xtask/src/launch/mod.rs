@@ -16,6 +16,7 @@ mod output;
 mod program;
 mod progress;
 mod ranks;
+mod rows;
 mod scratch;
 mod signals;
 mod stopped;

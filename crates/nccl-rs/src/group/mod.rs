@@ -5,6 +5,7 @@
 mod operation;
 
 use std::ffi::c_int;
+use std::marker::PhantomData;
 use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
@@ -264,13 +265,15 @@ impl<'a> Group<'a> {
 /// of it.
 struct Open<'a> {
     nccl: &'a Nccl,
+    /// Keeps it on its thread.
+    _here: PhantomData<*const ()>,
 }
 
 impl<'a> Open<'a> {
     fn begin(nccl: &'a Nccl) -> Result<Self, NcclError> {
         // SAFETY: it takes nothing, and concerns this thread alone.
         nccl.check("ncclGroupStart", unsafe { (nccl.group_start)() })?;
-        Ok(Self { nccl })
+        Ok(Self { nccl, _here: PhantomData })
     }
 
     fn end(self) -> c_int {

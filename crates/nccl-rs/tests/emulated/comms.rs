@@ -5,6 +5,7 @@ use std::sync::{Arc, Barrier};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use nccl_rs::cudarc::driver::CudaContext;
 use nccl_rs::{
     AbortHandle, Comm, CommConfig, CommStatus, DataType, Device, DeviceBytes, Group, NcclError, ReduceOp, Shared,
     Stream, UniqueId,
@@ -229,5 +230,15 @@ fn a_communicator_dropped_is_aborted() {
             assert_eq!(handle.status(), CommStatus::Aborted);
             stream.settle(LIMIT).unwrap();
         });
+    });
+}
+
+#[test]
+fn a_context_that_nccl_does_not_work_in_is_refused() {
+    Case::new("comms::a_context_that_nccl_does_not_work_in_is_refused").run(|| {
+        assert!(Device::count().unwrap() > 0);
+        let device = Device::of(CudaContext::new_non_primary(0, 0).unwrap());
+        let error = Comm::init(&device, UniqueId::new().unwrap(), 1, 0, &CommConfig::default(), LIMIT).unwrap_err();
+        assert!(matches!(error, NcclError::Misuse { call: "ncclCommInitRankConfig", .. }), "{error}");
     });
 }

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use nccl_rs::{DataType, DeviceBytes, DeviceMemory, Group, InFlight, NcclError, Shared, Stream};
+use nccl_rs::{DataType, Device, DeviceBytes, DeviceMemory, Group, InFlight, NcclError, Shared, Stream};
 
-use crate::support::{Case, LIMIT, Rank, comes_about, cudarc_stream, hold_up, ranks};
+use crate::support::{Case, LIMIT, Rank, SHORT, comes_about, cudarc_stream, hold_up, ranks};
 
 /// Memory that says when it is let go of.
 #[derive(Debug)]
@@ -155,6 +155,28 @@ fn memory_freed_on_another_stream_stays_until_it_is_complete() {
             assert!(goes(&rank, &first) && goes(&rank, &second));
             rank.leave();
         });
+    });
+}
+
+#[test]
+fn an_error_of_the_driver_does_not_let_go_of_memory() {
+    let case = Case::new("lifetimes::an_error_of_the_driver_does_not_let_go_of_memory");
+    case.reports("uninitialised read").run(|| {
+        let (device, other) = (Device::new(0).unwrap(), Stream::new(&Device::new(1).unwrap()).unwrap());
+        let (raw, stream) = cudarc_stream(&device);
+        let (memory, is_gone) = watched(&stream, true);
+        let gate = hold_up(&raw);
+        // The copy is under way still, and nobody waits for it any more.
+        assert!(matches!(memory.to_host(&stream, SHORT), Err(NcclError::Deadline { .. })));
+        drop(memory);
+        // From here on the driver answers with an error whatever it is asked of this context.
+        let second = Stream::new(&device).unwrap();
+        let never_written: Shared = Arc::new(DeviceBytes::new(&second, 16).unwrap());
+        assert!(matches!(never_written.to_host(&second, LIMIT), Err(NcclError::Cuda { .. })));
+        assert!(matches!(stream.record(), Err(NcclError::Cuda { .. })));
+        drop(DeviceBytes::from_host(&other, &[1]).unwrap());
+        assert!(!is_gone.load(Ordering::SeqCst));
+        drop(gate);
     });
 }
 

@@ -47,7 +47,61 @@ fn slices_of_cudarc_are_memory() {
         assert_eq!(slice.n_bytes(), 8);
         let bytes: Vec<u8> = [1.0_f32, -2.0].iter().flat_map(|value| value.to_le_bytes()).collect();
         assert_eq!(slice.to_host(&stream, LIMIT).unwrap(), bytes);
-        assert!(!device.context().is_event_tracking());
+    });
+}
+
+#[test]
+fn what_cudarc_keeps_for_its_own_safe_calls_is_left_on() {
+    Case::new("streams::what_cudarc_keeps_for_its_own_safe_calls_is_left_on").run(|| {
+        let (raw, stream) = cudarc_stream(&Device::new(0).unwrap());
+        let slice = raw.clone_htod(&[7_u8; 64]).unwrap();
+        // SAFETY: it is written to as a whole before it is read.
+        let mut pinned = unsafe { raw.context().alloc_pinned::<u8>(64) }.unwrap();
+        let gate = hold_up(&raw);
+        raw.memcpy_dtoh(&slice, &mut pinned).unwrap();
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                thread::sleep(SHORT);
+                drop(gate);
+            });
+            // Without tracking this does not wait, and the copy writes what is being read.
+            assert_eq!(pinned.as_slice().unwrap(), [7; 64]);
+        });
+        stream.settle(LIMIT).unwrap();
+    });
+}
+
+#[test]
+fn a_slice_is_not_freed_under_a_reader_that_cudarc_knows_of() {
+    Case::new("streams::a_slice_is_not_freed_under_a_reader_that_cudarc_knows_of").run(|| {
+        let device = Device::new(0).unwrap();
+        let (owner, _) = cudarc_stream(&device);
+        let (raw, reader) = cudarc_stream(&device);
+        let slice = owner.clone_htod(&[7_u8; 64]).unwrap();
+        let mut copy = raw.alloc_zeros::<u8>(64).unwrap();
+        let gate = hold_up(&raw);
+        raw.memcpy_dtod(&slice, &mut copy).unwrap();
+        let shared: Arc<dyn DeviceMemory> = Arc::new(slice);
+        // As an operation does that is to use it.
+        assert_ne!(shared.address(), 0);
+        drop(shared);
+        drop(gate);
+        reader.settle(LIMIT).unwrap();
+        assert_eq!(raw.clone_dtoh(&copy).unwrap(), [7; 64]);
+    });
+}
+
+#[test]
+fn a_stream_that_differs_by_thread_is_refused() {
+    Case::new("streams::a_stream_that_differs_by_thread_is_refused").run(|| {
+        let device = Device::new(0).unwrap();
+        let per_thread = device.context().per_thread_stream();
+        let slice = per_thread.clone_htod(&[7_u8; 64]).unwrap();
+        assert!(DeviceMemory::freed_on(&slice).is_none());
+        let error = Stream::of(per_thread).unwrap_err();
+        assert!(matches!(error, NcclError::Misuse { call: "Stream::of", .. }), "{error}");
+        // The old default stream is one queue.
+        Stream::of(device.context().default_stream()).unwrap().settle(LIMIT).unwrap();
     });
 }
 

@@ -265,7 +265,7 @@ pub(crate) fn hold_up(stream: &Arc<CudaStream>) -> Gate {
 /// A stream of the device that can be held up.
 pub(crate) fn cudarc_stream(device: &Device) -> (Arc<CudaStream>, Stream) {
     let stream = device.context().new_stream().unwrap();
-    (stream.clone(), Stream::of(stream))
+    (stream.clone(), Stream::of(stream).unwrap())
 }
 
 /// Looks until it is so.

@@ -39,7 +39,7 @@ impl Gpu {
     pub(crate) fn of(rank: Rank) -> Result<Self, NcclError> {
         let device = Device::new(rank.idx())?;
         let stream = device.context().new_stream().expect("a stream");
-        let compute = Stream::of(Arc::clone(&stream));
+        let compute = Stream::of(Arc::clone(&stream))?;
         Ok(Self { device, stream, compute })
     }
 

@@ -30,7 +30,7 @@ impl Gpu {
     /// # Errors
     /// What is missing: the driver, a GPU for this rank, NCCL.
     pub(super) fn open(choice: &GpuChoice, config: &TrainConfig) -> Result<Self> {
-        let n_shown = nccl_rs::Device::count()?;
+        let n_shown = nccl_rs::Device::count().context("there is no GPU to use")?;
         let ordinal = choice.among(n_shown)?;
         let nccl = match config.carrier {
             Carrier::Nccl(_) => Some(nccl_rs::require_version(NcclSpec::MINIMUM)?),

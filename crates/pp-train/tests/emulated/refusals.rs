@@ -77,5 +77,7 @@ fn a_machine_without_a_driver() {
         return;
     }
     let mut command = trainer(&format!("{TINY} --transport nccl"));
-    start(command.env_remove("LD_LIBRARY_PATH")).wait().failed(1, &["no CUDA driver is present"]);
+    start(command.env_remove("LD_LIBRARY_PATH"))
+        .wait()
+        .failed(1, &["there is no GPU to use: no CUDA driver is present"]);
 }

@@ -15,6 +15,8 @@ const GRACE: Duration = Duration::from_secs(4);
 
 pub(super) fn run(mut seat: Seat) -> Result<()> {
     let comm = seat.communicator()?;
+    // What is to be seen is a death in an operation, not one while the other rank is still joining.
+    seat.joined.member.control.barrier()?;
     if seat.rank == 1 {
         // Without a word: as when it is killed.
         std::process::exit(9);

@@ -77,7 +77,8 @@ impl OnDevice {
     /// What the driver says.
     pub(super) fn new(device: &nccl_rs::Device) -> Result<(Self, Stream)> {
         let stream = device.context().new_stream()?;
-        Ok((Self { stream: Arc::clone(&stream) }, Stream::of(stream)))
+        let compute = Stream::of(Arc::clone(&stream))?;
+        Ok((Self { stream }, compute))
     }
 
     /// Gives received messages memory of the same kind.

@@ -17,7 +17,10 @@ use crate::nccl::{group, leave, registry, split};
 /// `comm` is null or may be written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ncclCommInitRank(comm: *mut CommHandle, n_ranks: c_int, id: UniqueId, rank: c_int) -> c_int {
-    answer(|| init(comm, n_ranks, &id, rank, request(None)?))
+    answer(|| {
+        // SAFETY: the caller says so.
+        unsafe { init(comm, n_ranks, &id, rank, request(None)?) }
+    })
 }
 
 /// `ncclCommInitRankConfig`.
@@ -35,7 +38,8 @@ pub unsafe extern "C" fn ncclCommInitRankConfig(
     answer(|| {
         // SAFETY: the caller says so.
         let config = unsafe { read_config(config) }?;
-        init(comm, n_ranks, &id, rank, request(config)?)
+        // SAFETY: the caller says so.
+        unsafe { init(comm, n_ranks, &id, rank, request(config)?) }
     })
 }
 
@@ -48,7 +52,15 @@ fn request(asked: Option<Asked>) -> Result<Request, Refusal> {
     Ok(Request { blocking, device: device as u32, name })
 }
 
-fn init(comm: *mut CommHandle, n_ranks: c_int, id: &UniqueId, rank: c_int, request: Request) -> Result<Code, Refusal> {
+/// # Safety
+/// `comm` is null or may be written.
+unsafe fn init(
+    comm: *mut CommHandle,
+    n_ranks: c_int,
+    id: &UniqueId,
+    rank: c_int,
+    request: Request,
+) -> Result<Code, Refusal> {
     if comm.is_null() {
         return Err(Refusal::argument("comm is null"));
     }
@@ -58,14 +70,15 @@ fn init(comm: *mut CommHandle, n_ranks: c_int, id: &UniqueId, rank: c_int, reque
     };
     let made = Comm::new(request);
     made.begin(id.internal, place)?;
-    write(comm, registry::add(Arc::clone(&made)) as CommHandle, "comm")?;
+    // SAFETY: the caller says so.
+    unsafe { write(comm, registry::add(Arc::clone(&made)) as CommHandle, "comm") }?;
     group::made(&made)
 }
 
 /// `ncclCommSplit`. The new communicator can be used once both are no longer in progress.
 ///
 /// # Safety
-/// As `ncclCommInitRankConfig`.
+/// `new` is null or may be written; `config` as for `ncclCommInitRankConfig`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ncclCommSplit(
     comm: CommHandle,
@@ -84,10 +97,12 @@ pub unsafe extern "C" fn ncclCommSplit(
         if color < -1 {
             return Err(Refusal::argument(format!("color {color}: colors begin at 0, and -1 is none")));
         }
-        write(new, std::ptr::null_mut(), "the new communicator")?;
+        // SAFETY: the caller says so.
+        unsafe { write(new, std::ptr::null_mut(), "the new communicator") }?;
         let child = split::split(&parent, (color >= 0).then_some(color), key, request)?;
         if let Some(child) = &child {
-            write(new, registry::add(Arc::clone(child)) as CommHandle, "the new communicator")?;
+            // SAFETY: the caller says so.
+            unsafe { write(new, registry::add(Arc::clone(child)) as CommHandle, "the new communicator") }?;
         }
         if !parent.request.blocking {
             return Ok(Code::InProgress);
@@ -105,7 +120,8 @@ pub unsafe extern "C" fn ncclCommSplit(
 pub unsafe extern "C" fn ncclCommGetAsyncError(comm: CommHandle, error: *mut c_int) -> c_int {
     answer(|| {
         let code = group::status(&*registry::get(comm as usize)?);
-        write(error, code as c_int, "the error").map(|()| Code::Success)
+        // SAFETY: the caller says so.
+        unsafe { write(error, code as c_int, "the error") }.map(|()| Code::Success)
     })
 }
 
@@ -131,11 +147,14 @@ pub extern "C" fn ncclCommAbort(comm: CommHandle) -> c_int {
     answer(|| leave::abort(&*registry::remove(comm as usize)?).map(|()| Code::Success))
 }
 
-fn ask(comm: CommHandle, to: *mut c_int, what: impl FnOnce(&Comm) -> usize) -> c_int {
+/// # Safety
+/// `to` is null or may be written.
+unsafe fn ask(comm: CommHandle, to: *mut c_int, what: impl FnOnce(&Comm) -> usize) -> c_int {
     answer(|| {
         let comm = registry::get(comm as usize)?;
         comm.ready()?;
-        write(to, what(&comm) as c_int, "where to put the answer").map(|()| Code::Success)
+        // SAFETY: the caller says so.
+        unsafe { write(to, what(&comm) as c_int, "where to put the answer") }.map(|()| Code::Success)
     })
 }
 
@@ -145,7 +164,8 @@ fn ask(comm: CommHandle, to: *mut c_int, what: impl FnOnce(&Comm) -> usize) -> c
 /// `count` is null or may be written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ncclCommCount(comm: CommHandle, count: *mut c_int) -> c_int {
-    ask(comm, count, |comm| comm.place().n_ranks)
+    // SAFETY: the caller says so.
+    unsafe { ask(comm, count, |comm| comm.place().n_ranks) }
 }
 
 /// `ncclCommUserRank`.
@@ -154,7 +174,8 @@ pub unsafe extern "C" fn ncclCommCount(comm: CommHandle, count: *mut c_int) -> c
 /// `rank` is null or may be written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ncclCommUserRank(comm: CommHandle, rank: *mut c_int) -> c_int {
-    ask(comm, rank, |comm| comm.place().rank)
+    // SAFETY: the caller says so.
+    unsafe { ask(comm, rank, |comm| comm.place().rank) }
 }
 
 /// `ncclCommCuDevice`.
@@ -163,5 +184,6 @@ pub unsafe extern "C" fn ncclCommUserRank(comm: CommHandle, rank: *mut c_int) ->
 /// `device` is null or may be written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ncclCommCuDevice(comm: CommHandle, device: *mut c_int) -> c_int {
-    ask(comm, device, |comm| comm.request.device as usize)
+    // SAFETY: the caller says so.
+    unsafe { ask(comm, device, |comm| comm.request.device as usize) }
 }

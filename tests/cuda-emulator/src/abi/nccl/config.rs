@@ -53,7 +53,7 @@ pub(super) unsafe fn read_config(config: *mut c_void) -> Result<Option<Asked>, R
     if config.is_null() {
         return Ok(None);
     }
-    // SAFETY: every version is at least 16 bytes long, says the caller.
+    // SAFETY: every version is at least 16 bytes long and aligned as C aligns it, says the caller; the two are its first fields.
     let (size, magic) = unsafe { (*config.cast::<usize>(), *config.byte_add(8).cast::<u32>()) };
     if magic != CONFIG_MAGIC {
         return Err(Refusal::argument(format!("the configuration's magic is {magic:#x}, not {CONFIG_MAGIC:#x}")));
@@ -65,7 +65,8 @@ pub(super) unsafe fn read_config(config: *mut c_void) -> Result<Option<Asked>, R
     // Fields were only ever added at the end; a pointer that is not all there is none.
     let n_bytes =
         if size < size_of::<Config>() { size.min(offset_of!(Config, comm_name)) } else { size_of::<Config>() };
-    // SAFETY: the caller's is `size` bytes long, ours as long as we know it; any bytes are numbers and pointers.
+    // SAFETY: the caller's is `size` bytes long, of which no more are copied, nor more than ours has. What is padding to the caller
+    // (44 to 48 before 2.26) may be uninitialised, and lands in `traffic_class`, which nothing reads; the rest is numbers and pointers.
     unsafe { std::ptr::copy_nonoverlapping(config.cast::<u8>(), (&raw mut known).cast::<u8>(), n_bytes) };
     if !(21_400..100_000).contains(&known.version) {
         return Err(Refusal::argument(format!("the configuration is of version {}, which has none", known.version)));
@@ -81,7 +82,7 @@ pub(super) unsafe fn read_config(config: *mut c_void) -> Result<Option<Asked>, R
     if known.min_ctas != UNSET && known.max_ctas != UNSET && known.min_ctas > known.max_ctas {
         return Err(Refusal::argument(format!("minCTAs {} is above maxCTAs {}", known.min_ctas, known.max_ctas)));
     }
-    // SAFETY: the caller says that it ends.
+    // SAFETY: it is there only where the caller's configuration has it, and ends, says the caller.
     let name = (!known.comm_name.is_null()).then(|| unsafe { CStr::from_ptr(known.comm_name) });
     let name = name.map(|name| name.to_string_lossy().into_owned());
     Ok(Some(Asked { blocking: known.blocking != 0, name }))

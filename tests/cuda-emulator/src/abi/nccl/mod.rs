@@ -62,11 +62,14 @@ fn say(text: &str) {
     let _ = LAST.try_with(|last| last.replace(text));
 }
 
-fn write<T>(to: *mut T, value: T, name: &str) -> Result<(), Refusal> {
+/// # Safety
+/// `to` is null or may be written.
+unsafe fn write<T>(to: *mut T, value: T, name: &str) -> Result<(), Refusal> {
     if to.is_null() {
         return Err(Refusal::argument(format!("{name} is null")));
     }
-    // SAFETY: the caller of the C function says that what is not null may be written.
+    // SAFETY: it is not null, so that it may be written, says the caller. `write` does not drop what is there, which C leaves
+    // uninitialised.
     unsafe { to.write(value) };
     Ok(())
 }
@@ -77,7 +80,10 @@ fn write<T>(to: *mut T, value: T, name: &str) -> Result<(), Refusal> {
 /// `version` is null or may be written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ncclGetVersion(version: *mut c_int) -> c_int {
-    answer(|| write(version, settings()?.version, "version").map(|()| Code::Success))
+    answer(|| {
+        // SAFETY: the caller says so.
+        unsafe { write(version, settings()?.version, "version") }.map(|()| Code::Success)
+    })
 }
 
 /// `ncclGetErrorString`.
@@ -92,13 +98,13 @@ pub extern "C" fn ncclGetErrorString(result: c_int) -> *const c_char {
 /// What it gives is good until this thread's next call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ncclGetLastError(comm: CommHandle) -> *const c_char {
-    if !comm.is_null()
-        && let Ok(comm) = registry::get(comm as usize)
-    {
-        let failure = comm.lock().failure.clone();
-        if let Some(failure) = failure {
-            say(&failure.text);
-        }
+    // A panic must not go on into C; without what the communicator says there is the thread's own.
+    let of_comm = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        let comm = (!comm.is_null()).then(|| registry::get(comm as usize).ok()).flatten()?;
+        comm.lock().failure.clone()
+    }));
+    if let Ok(Some(failure)) = of_comm {
+        say(&failure.text);
     }
     LAST.try_with(|last| last.borrow().as_ptr()).unwrap_or(c"".as_ptr())
 }
@@ -111,7 +117,8 @@ pub unsafe extern "C" fn ncclGetLastError(comm: CommHandle) -> *const c_char {
 pub unsafe extern "C" fn ncclGetUniqueId(id: *mut UniqueId) -> c_int {
     answer(|| {
         let meeting = Meeting::open().map_err(|error| Refusal::system(format!("cannot open a socket: {error}")))?;
-        write(id, UniqueId { internal: meeting.id() }, "the id")?;
+        // SAFETY: the caller says so.
+        unsafe { write(id, UniqueId { internal: meeting.id() }, "the id") }?;
         meeting.keep();
         Ok(Code::Success)
     })
