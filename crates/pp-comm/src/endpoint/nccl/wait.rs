@@ -16,6 +16,9 @@ use crate::message::{Buffer, BufferError, Incoming};
 /// The longest look at a host link: an abort does not wake who waits there.
 const SLICE: Duration = Duration::from_millis(50);
 
+/// Between two looks at notes that are to explain a failure.
+const PAUSE: Duration = Duration::from_millis(1);
+
 /// How long the transfer of a message that turned out to be another may still take: its sender has done nothing wrong.
 const UNSETTLED: Duration = Duration::from_secs(1);
 
@@ -69,10 +72,30 @@ impl NcclTransport {
             Some(Posted::Device(_)) => {}
             Some(Posted::Late) | None => return self.check().map(|()| None),
         }
-        match self.waits {
+        let done = match self.waits {
             Waits::OnHost => self.wait_here(operation.channel, (link, number), Deadline::after(limit)),
             Waits::OnStream => self.wait_there(operation, (link, number), limit).map(Some),
+        };
+        done.map_err(|error| self.explained(&[(link, operation.channel, number + 1)], error))
+    }
+
+    /// What ended the endpoint. NCCL or the driver may notice a wrong message first, but only its note says which it is: the notes
+    /// before `end` of these links are given a moment to come.
+    fn explained(&mut self, links: &[(usize, Channel, u64)], error: CommError) -> CommError {
+        let deadline = Deadline::after(SLICE * 10);
+        while matches!(error, CommError::Nccl { .. }) {
+            for &(link, channel, end) in links {
+                if let Err(told) = self.look_at_what_has_come(channel, link, end) {
+                    return told;
+                }
+            }
+            let is_owed = |&(link, _, end): &(usize, Channel, u64)| self.queues[link].next_note(end).is_some();
+            if deadline.remaining().is_none() || !links.iter().any(is_owed) {
+                break;
+            }
+            std::thread::sleep(PAUSE);
         }
+        error
     }
 
     fn wait_here(
@@ -89,9 +112,6 @@ impl NcclTransport {
         if let Some(cause) = self.watch.cause()
             && !self.is_complete(link, number, launch)
         {
-            if matches!(cause, CommError::Nccl { .. }) {
-                self.look_at_what_has_come(channel, link, number + 1)?;
-            }
             return Err(cause);
         }
         if !self.look_at_notes(channel, link, number + 1, deadline)? {
@@ -160,6 +180,13 @@ impl NcclTransport {
 
     /// Waits until all that was left to the compute stream is complete, and looks at the notes of it.
     pub(in crate::endpoint) fn settle(&mut self, channels: &[Channel], limit: Duration) -> Result<(), CommError> {
+        let settled = self.settle_all(channels, limit);
+        let owed = |(link, &channel): (usize, &Channel)| (link, channel, self.queues[link].owed);
+        let links: Vec<_> = channels.iter().enumerate().map(owed).collect();
+        settled.map_err(|error| self.explained(&links, error))
+    }
+
+    fn settle_all(&mut self, channels: &[Channel], limit: Duration) -> Result<(), CommError> {
         self.end_together()?;
         for (link, &channel) in channels.iter().enumerate() {
             let owed = self.queues[link].owed;
