@@ -17,6 +17,11 @@ pub fn prove(plan: &Plan) -> Result<Vec<Certificate>> {
     Ok(plan.verified()?.iter().map(|verified| verified.certificate()).collect())
 }
 
+/// By which flags a program is one that one communicator takes.
+#[cfg(feature = "nccl")]
+const ONE_TAKES: &str = "add --policy megatron (schedules 1f1b, interleaved and none; with --vp over --pp 2 also --p2p-issue even-odd), \
+                         or leave --nccl-communicators out";
+
 /// That both programs run with one communicator of NCCL for all channels, of which not every program is content.
 ///
 /// # Errors
@@ -25,7 +30,7 @@ pub fn prove(plan: &Plan) -> Result<Vec<Certificate>> {
 pub(crate) fn check_one_communicator(plan: &Plan) -> Result<()> {
     for verified in plan.verified()? {
         let checked = pp_schedule::verify::check_grouped(verified.program());
-        checked.map_err(|error| Invalid(format!("--nccl-communicators one: {error}")))?;
+        checked.map_err(|error| Invalid(format!("--nccl-communicators one: {error}; {ONE_TAKES}")))?;
     }
     Ok(())
 }

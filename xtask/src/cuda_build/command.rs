@@ -9,6 +9,11 @@ use anyhow::Context;
 
 use super::{Built, Options, build, lazy, size};
 
+/// What there is to build: packages with a feature `cuda` and a binary of their own name.
+const PACKAGES: [&str; 2] = ["pp-train", "pp-gpu-check"];
+/// The lowest capability that the compiler of CUDA 13 knows, Turing's, and one above all that there are.
+const CAPABILITIES: std::ops::Range<u32> = 75..200;
+
 /// Build pp-train and pp-gpu-check with the feature `cuda`
 ///
 /// Needs no GPU. Uses the CUDA toolkit that is installed (CUDA_HOME, or nvcc on the PATH) where it is recent enough. Where
@@ -22,17 +27,32 @@ pub(crate) struct CudaBuildArgs {
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
     /// Compute capability that kernels are compiled for, such as 90 for 9.0 (H100, H200)
-    #[arg(long, value_name = "N", default_value_t = Options::CAPABILITY)]
+    #[arg(long, value_name = "N", default_value_t = Options::CAPABILITY, value_parser = capability)]
     capability: u32,
     /// Make a toolkit from wheels also where one is installed
     #[arg(long)]
     wheels: bool,
     /// Packages to build
-    #[arg(long, short, value_name = "NAME", default_values = ["pp-train", "pp-gpu-check"])]
+    #[arg(long, short, value_name = "NAME", default_values = PACKAGES, value_parser = PACKAGES)]
     package: Vec<String>,
     /// Write what is done, what cargo says and how long each took to a file
     #[arg(long, value_name = "FILE")]
     log: Option<PathBuf>,
+}
+
+/// A capability as it was typed, `90` or `9.0`. What cannot be one is found before a toolkit is fetched and minutes go into a build.
+fn capability(typed: &str) -> Result<u32, String> {
+    let digits = match typed.split_once('.') {
+        Some((major, minor)) if minor.len() == 1 => format!("{major}{minor}"),
+        _ => typed.to_owned(),
+    };
+    let known = digits.parse().ok().filter(|number| CAPABILITIES.contains(number));
+    known.ok_or_else(|| {
+        format!(
+            "it is a GPU's compute capability, {} or more with CUDA 13: 80 for 8.0 (A100), 90 for 9.0 (H100, H200)",
+            CAPABILITIES.start
+        )
+    })
 }
 
 impl CudaBuildArgs {
@@ -105,5 +125,20 @@ impl Log {
     fn note(&mut self, start: Instant, line: &str) {
         // A log that cannot be written is no reason to end a build.
         let _ = writeln!(self.0, "[{:7.1} s] {line}", start.elapsed().as_secs_f64());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_capability_is_taken_with_and_without_its_point() {
+        for (typed, number) in [("90", 90), ("9.0", 90), ("75", 75), ("12.0", 120), ("121", 121)] {
+            assert_eq!(capability(typed), Ok(number), "{typed}");
+        }
+        for typed in ["", "9", "12", "70", "7.0", "900", "9.00", "9.", "sm_90", "-90", "4294967386"] {
+            assert!(capability(typed).is_err_and(|error| error.contains("75 or more")), "{typed}");
+        }
     }
 }

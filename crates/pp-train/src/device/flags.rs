@@ -27,8 +27,8 @@ pub struct DeviceArgs {
     #[arg(long, value_name = "NAME", default_value = "auto", help_heading = "Machine")]
     pub transport: String,
 
-    /// Communicators of NCCL: channel (one for each channel of the program) or one for all, which suits fewer schedules
-    /// [default: channel]
+    /// Communicators of NCCL: channel (one for each channel of the program) or one for all, which needs
+    /// --policy megatron [default: channel]
     #[arg(long, value_name = "WHICH", help_heading = "Machine")]
     pub nccl_communicators: Option<String>,
 

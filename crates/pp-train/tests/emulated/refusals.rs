@@ -58,7 +58,7 @@ fn a_rank_alone_in_failing_says_so_when_nobody_comes() {
 fn a_schedule_for_which_one_communicator_is_not_enough() {
     let outcome = run("--microbatches 4 --nccl-communicators one", &[]);
     for ended in &outcome.ended {
-        ended.failed(2, &["--nccl-communicators one: ", "wait for each other", "`megatron`"]);
+        ended.failed(2, &["--nccl-communicators one: ", "wait for each other", "add --policy megatron"]);
     }
 }
 
