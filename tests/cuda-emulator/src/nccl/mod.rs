@@ -1,9 +1,9 @@
 //! NCCL's half: communicators over Unix sockets, whose operations run as work on the driver half's streams.
 //!
-//! Rooms, each using only those above it: [`kinds`] numbers and refusals, [`settings`] the environment; [`frame`], [`link`]
-//! and [`meet`] what ranks tell each other and how they meet; [`operation`] and [`reduce`] what is moved and summed; [`state`],
-//! [`comm`], [`leave`], [`split`] and [`registry`] communicators; [`run`] operations at work; [`call`], [`sabotage`], [`launch`] and
-//! [`group`] how they get on streams.
+//! Rooms, each using only those above it: `kinds` numbers and refusals, `settings` the environment; `frame`, `link`
+//! and `meet` what ranks tell each other and how they meet; `operation` and `reduce` what is moved and summed; `state`,
+//! `comm`, `leave`, `split` and `registry` communicators; `run` operations at work; `call`, `sabotage`, `launch` and
+//! `group` how they get on streams.
 
 pub(crate) mod call;
 pub(crate) mod comm;
