@@ -2,7 +2,8 @@
 //! nothing is left.
 
 use std::path::Path;
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use pp_comm::{Boundaries, Boundary, CommError, DType, ExecError, ExecFault, Group, StepSpec, execute};
 use pp_schedule::lower::lanes;
@@ -171,6 +172,35 @@ fn an_asynchronous_error_is_told_with_its_code_and_communicator() {
             assert_eq!(other.lost, Some(1), "{}", other.text);
         });
     }
+}
+
+/// Nobody waits for anything, and all the same the endpoint learns that its communicator has failed.
+#[test]
+fn an_asynchronous_error_shows_though_nobody_waits() {
+    // The first operation of a communicator is the one by which its link is tried.
+    let env = vec![(Some(1), FAULTS, "async-error=2:code=2".to_owned())];
+    let told = meeting(2);
+    Run { env, ..Run::new(Kind::Nccl(Way::DEFAULT), 2, &[FORTH]) }.all(|seat| {
+        let mut endpoint = seat.member.endpoint;
+        let message = envelope(FORTH, 0, 0);
+        if endpoint.rank() == Rank(0) {
+            // What becomes of it is the other rank's to tell.
+            drop(endpoint.post_send(FORTH, message, floats(3, 0.0)));
+        } else {
+            let boundary = Boundary::new(DType::F32, &[3]).expect("a small shape");
+            drop(endpoint.post_recv(FORTH, message, boundary));
+            let start = Instant::now();
+            let error = loop {
+                match endpoint.settle() {
+                    Err(error) => break error,
+                    Ok(()) => assert!(start.elapsed() < AT_ONCE, "it does not show"),
+                }
+                thread::sleep(Duration::from_millis(1));
+            };
+            assert!(matches!(error, CommError::Nccl { .. }) && error.to_string().contains("NCCL error 2"), "{error}");
+        }
+        told.wait();
+    });
 }
 
 /// Slow, but within the deadline: all is well. Slower than that: whoever waits says for what.
