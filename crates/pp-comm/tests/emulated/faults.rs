@@ -286,6 +286,18 @@ fn communicators_that_are_never_made_end_in_a_deadline() {
     }
 }
 
+/// The first transfer over a channel fails. The rank that has no part in it must not go on either.
+#[test]
+fn a_channel_that_does_not_work_is_told_to_all_ranks_before_the_first_step() {
+    let env = vec![(Some(1), FAULTS, "async-error=1:code=2".to_owned())];
+    let told =
+        refused(&Run { env, deadline: Duration::from_secs(8), ..Run::new(Kind::Nccl(Way::DEFAULT), 3, &[FORTH]) });
+    assert_eq!(told.len(), 3);
+    for text in told {
+        assert!(text.contains("channel from rank 0 to rank 1"), "{text}");
+    }
+}
+
 /// Rank 0 sends 3 elements of `f32`; rank 1 expects more, or another type. The notes between the hosts tell, as NCCL itself would
 /// not, and neither rank hangs. That it was asked for this at all is what the emulator reports.
 #[test]
