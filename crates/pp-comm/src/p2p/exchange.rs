@@ -36,6 +36,7 @@ use crate::message::{Boundary, Buffer, Label};
 /// let mut exchange = Exchange::begin(&mut member.endpoint);
 /// let send = exchange.send(out, sent, Buffer::i64(&[1], vec![7])?)?;
 /// let receive = exchange.receive(back, received, Boundary::new(DType::I64, &[1])?)?;
+/// exchange.end()?;
 /// send.wait(&mut member.endpoint)?;
 /// assert_eq!(receive.wait(&mut member.endpoint)?.into_i64()?, [7]);
 /// #             member.close();

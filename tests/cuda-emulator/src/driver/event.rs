@@ -26,7 +26,7 @@ pub fn create_event(has_timing: bool) -> Result<usize, Error> {
     let context = current::context(&state)?;
     context.check()?;
     let handle = process::next_handle();
-    state.events.insert(handle, Event { context, has_timing, recorded: None, made });
+    state.events.insert(handle, Event { context, has_timing, recorded: None, recorded_on: 0, made });
     Ok(handle)
 }
 
@@ -43,7 +43,7 @@ pub fn destroy_event(handle: usize) -> Result<(), Error> {
 /// # Errors
 /// An unknown event or stream, one of another context, a context that failed.
 pub fn record_event(event: usize, stream: usize) -> Result<(), Error> {
-    {
+    let on = {
         let mut state = state();
         let stream = queue::resolve(&mut state, stream)?;
         let of_stream = state.streams.get(&stream).map(|stream| Arc::clone(&stream.context));
@@ -53,11 +53,12 @@ pub fn record_event(event: usize, stream: usize) -> Result<(), Error> {
         if !is_same {
             return Err(Error::new(Code::InvalidHandle, "the event and the stream are of different contexts"));
         }
-    }
+        stream
+    };
     let mark = queue::put(stream, Order::nothing("cuEventRecord"))?;
     let mut state = state();
     let event = state.events.get_mut(&event).ok_or_else(|| bad_handle("event", event))?;
-    event.recorded = Some(mark);
+    (event.recorded, event.recorded_on) = (Some(mark), on);
     Ok(())
 }
 
@@ -69,6 +70,14 @@ pub fn wait_event(stream: usize, event: usize) -> Result<(), Error> {
     let recorded = find(&state(), event)?.recorded.clone();
     let order = Order { waits_for: recorded.into_iter().collect(), ..Order::nothing("cuStreamWaitEvent") };
     queue::put(stream, order).map(drop)
+}
+
+/// Whether a wait of the stream for the event orders anything: not for one that was never recorded, nor for the stream's own, as
+/// cudarc puts them.
+pub fn wait_orders(stream: usize, event: usize) -> bool {
+    let mut state = state();
+    let Ok(stream) = queue::resolve(&mut state, stream) else { return false };
+    state.events.get(&event).is_some_and(|event| event.recorded.is_some() && event.recorded_on != stream)
 }
 
 /// `cuEventQuery`: whether what the event stands for is done.

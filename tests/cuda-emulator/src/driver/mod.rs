@@ -48,7 +48,9 @@ mod tests;
 pub use code::{Code, Error};
 pub use context::ContextId;
 pub use copy::{copy, copy_async, copy_in, copy_in_async, copy_out, fill, is_pinned};
-pub use event::{create_event, destroy_event, elapsed_ms, query_event, record_event, synchronize_event, wait_event};
+pub use event::{
+    create_event, destroy_event, elapsed_ms, query_event, record_event, synchronize_event, wait_event, wait_orders,
+};
 pub use heap::{allocate, allocate_async, allocate_host, free, free_async, free_host};
 pub use host::HOST_VAR;
 pub use lifecycle::{

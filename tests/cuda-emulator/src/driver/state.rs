@@ -68,6 +68,8 @@ pub(super) struct Event {
     pub(super) has_timing: bool,
     /// What it stands for, once recorded.
     pub(super) recorded: Option<Arc<Mark>>,
+    /// The stream that it was recorded on.
+    pub(super) recorded_on: usize,
     /// Where it was made.
     pub(super) made: crate::place::Place,
 }

@@ -51,7 +51,11 @@ pub unsafe extern "C" fn cuStreamQuery(stream: *mut c_void) -> u32 {
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuStreamWaitEvent(stream: *mut c_void, event: *mut c_void, _flags: c_uint) -> u32 {
-    guard(|| if fault::skips_event_wait() { Ok(()) } else { driver::wait_event(stream.addr(), event.addr()) })
+    let (stream, event) = (stream.addr(), event.addr());
+    guard(|| match driver::wait_orders(stream, event) && fault::skips_event_wait() {
+        true => Ok(()),
+        false => driver::wait_event(stream, event),
+    })
 }
 
 #[unsafe(no_mangle)]
