@@ -82,8 +82,11 @@ impl NcclTransport {
     /// What ended the endpoint. NCCL or the driver may notice a wrong message first, but only its note says which it is: the notes
     /// before `end` of these links are given a moment to come.
     fn explained(&mut self, links: &[(usize, Channel, u64)], error: CommError) -> CommError {
+        if !matches!(error, CommError::Nccl { .. }) {
+            return error;
+        }
         let deadline = Deadline::after(SLICE * 10);
-        while matches!(error, CommError::Nccl { .. }) {
+        loop {
             for &(link, channel, end) in links {
                 if let Err(told) = self.look_at_what_has_come(channel, link, end) {
                     return told;
@@ -91,11 +94,10 @@ impl NcclTransport {
             }
             let is_owed = |&(link, _, end): &(usize, Channel, u64)| self.queues[link].next_note(end).is_some();
             if deadline.remaining().is_none() || !links.iter().any(is_owed) {
-                break;
+                return error;
             }
             std::thread::sleep(PAUSE);
         }
-        error
     }
 
     fn wait_here(
